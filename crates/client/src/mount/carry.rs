@@ -87,11 +87,12 @@ impl Mount {
         }
     }
 
-    fn wake(&self, task: Task) {
+    pub(super) fn wake(&self, task: Task) {
         match task {
             Task::Drain => self.lanes.wake(),
             Task::Upload => self.to_upload.notify_one(),
             Task::Settled => self.settled.send_replace(()),
+            Task::Fetched => self.fetched.notify_waiters(),
             Task::Quotas => self.short_of_room.notify_one(),
             Task::Merge => self.merges.new.notify_one(),
         }

@@ -219,23 +219,16 @@ impl Mount {
         let wanted = offset..offset.saturating_add(u64::from(len));
         let mut is_first = true;
         loop {
-            let (here, size, ahead) = {
-                let mut core = self.core();
-                let size = core.tree.peek(ino).ok_or(Refusal::Stale)?.size;
-                let file = core.file(ino).ok_or(Refusal::Stale)?;
-                let ahead = file.read_ahead(wanted.clone(), size, self.fetches.window());
-                let here = file.is_valid(wanted.clone(), size).then(|| file.container());
-                (here, size, ahead)
-            };
-            if let Some(ahead) = ahead {
+            let here = self.core().here(ino, &wanted, self.fetches.window())?;
+            if let Some(ahead) = here.ahead {
                 self.fetch_ahead(ino, ahead);
             }
             if std::mem::take(&mut is_first) {
-                self.metrics.looked_up(Asked::Data, here.is_some());
+                self.metrics.looked_up(Asked::Data, here.container.is_some());
             }
-            match here {
+            match here.container {
                 Some(container) => {
-                    let end = wanted.end.min(size);
+                    let end = wanted.end.min(here.size);
                     let len = usize::try_from(end.saturating_sub(offset)).unwrap_or(0);
                     let bytes = self.open_container(ino, container)?.read(offset, len);
                     // One that was given up meanwhile was perhaps removed, and read as zeros.

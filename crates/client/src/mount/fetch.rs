@@ -1,29 +1,22 @@
 //! Getting data from the server into containers; or past them, where the disk is full.
 
 use std::ops::Range;
-use std::sync::Arc;
-use std::time::Duration;
 
+use segue_core::host::action::{Await, Done, Event, Gap, Undone};
 use segue_core::host::cache::{FileData, Sight};
+use segue_core::host::call::{Call, FetchCall};
 use segue_core::nouns::{Attr, Class, Ino, Version};
 use segue_core::refusal::Refusal;
 use segue_core::wire::FETCH_MAX;
 use segue_rpc::Rpc;
 
 use super::data::OpenMode;
+use super::shell::{Asked, Ran, Running};
 use super::why::waits;
 use super::{Mount, Shared, idle};
 
 /// A file up to this size is fetched when it is opened: one question, as for its attributes alone.
 const SMALL: u64 = 64 << 10;
-/// A fetch is given up after so many attempts at one version of the data. Each other version is a
-/// change of another host, which fails no read.
-const ATTEMPTS: u32 = 16;
-/// A wait for the outcome of a store ends if nothing is settled for this long.
-const TURN: Duration = Duration::from_secs(1);
-/// It ends after this long in any case: the store itself may be what waits.
-const TURNS: Duration = Duration::from_secs(10);
-
 /// What is fetched goes into its container in pieces of so many bytes.
 const PIECE: u64 = 1 << 20;
 
@@ -36,9 +29,7 @@ pub(super) struct Fetching {
 
 impl Drop for Fetching {
     fn drop(&mut self) {
-        if let Some(file) = self.mount.core().files.get_mut(&self.ino) {
-            file.fetch_ended(self.range.clone());
-        }
+        self.mount.core().fetch_ended(self.ino, self.range.clone());
         self.mount.fetched.notify_waiters();
     }
 }
@@ -140,102 +131,94 @@ impl Mount {
         ino: Ino,
         range: Range<u64>,
     ) -> Result<(), Refusal> {
-        self.cloned(ino).await?;
-        let sight = self.core().sight(ino, &range).ok_or(Refusal::Stale)?;
-        if !self.can_cache(sight.missing.iter().map(|gap| gap.end - gap.start).sum()).await {
-            return Err(Refusal::NoSpace);
-        }
-        let (mut attempts, mut tried) = (0, None);
-        while attempts < ATTEMPTS {
-            let fetched = self.fetched.notified();
-            tokio::pin!(fetched);
-            fetched.as_mut().enable();
-            let (version, gaps) = {
-                let mut core = self.core();
-                let size = core.tree.peek(ino).ok_or(Refusal::Stale)?.size;
-                let file = core.file(ino).ok_or(Refusal::Stale)?;
-                if file.is_valid(range.clone(), size) {
-                    return Ok(());
-                }
-                let gaps = file.to_fetch(range.clone(), size);
-                gaps.iter().for_each(|gap| file.fetch_began(gap.clone()));
-                (file.version(), gaps)
+        self.call_fetching(class, FetchCall { ino, range, passes: false }).await.map(drop)
+    }
+
+    /// Bytes of a file of which some are not here and cannot be kept here.
+    pub(super) async fn read_uncached(
+        self: &Shared,
+        ino: Ino,
+        range: Range<u64>,
+        class: Class,
+    ) -> Result<Vec<u8>, Refusal> {
+        self.call_fetching(class, FetchCall { ino, range, passes: true }).await
+    }
+
+    /// Carries out a call that fetches. Returns the bytes that pass.
+    async fn call_fetching(
+        self: &Shared,
+        class: Class,
+        fetch: FetchCall,
+    ) -> Result<Vec<u8>, Refusal> {
+        let call = Call::Fetch(fetch.clone());
+        let (rpc, mut running) = (Rpc::new(Class::Fetch), Running::new(self, &call));
+        let mut event = Event::Call { id: running.id, call };
+        let mut passed = Vec::new();
+        loop {
+            let asked = match self.run(&mut running, event, &[]) {
+                Ran::Answered(answer) => return answer.map(|_| passed),
+                Ran::Asks(asked) => asked,
             };
-            if class == Class::Fetch {
-                self.fetches.want(ino, &range);
+            if class == Class::Fetch && matches!(asked, Asked::Fetch(_) | Asked::Await(_)) {
+                self.fetches.want(fetch.ino, &fetch.range);
             }
-            // Others are at it. However often some fetch ends meanwhile, nothing was tried here.
-            if gaps.is_empty() {
-                waits(|| "data that were already on their way".to_owned(), fetched).await;
-                continue;
-            }
-            let is_other = tried.replace(version).is_some_and(|before| before != version);
-            attempts = if is_other { 1 } else { attempts + 1 };
-            let fetching: Vec<_> = gaps
-                .into_iter()
-                .map(|range| Fetching { mount: Arc::clone(self), ino, range })
-                .collect();
-            for gap in &fetching {
-                let data = || format!("{} bytes of data", gap.range.end - gap.range.start);
-                match waits(data, self.fetch_demanded(class, version, gap)).await {
-                    Ok(()) => {}
-                    Err(Refusal::Changed) => {
-                        self.catch_up(ino, version).await?;
-                        break;
-                    }
-                    Err(refusal) => return Err(refusal),
+            let done = match asked {
+                Asked::Fetch(gap) => {
+                    let data = || format!("{} bytes of data", gap.range.end - gap.range.start);
+                    waits(data, self.fetch_demanded(class, &gap)).await.map(|()| Done::Carried)
                 }
-            }
+                Asked::Pass(sight) => match self.read_past(fetch.ino, &sight, class).await {
+                    Ok(bytes) => {
+                        passed = bytes;
+                        Ok(Done::Carried)
+                    }
+                    Err(refusal) => Err(refusal),
+                },
+                Asked::Await(awaited) => self.progressed(awaited).await,
+                Asked::Evict => {
+                    self.make_room().await;
+                    Ok(Done::Carried)
+                }
+                asked => self.answer(&rpc, asked).await,
+            };
+            event = Event::Done { id: running.id, done: done.map_err(Undone::from) };
         }
-        Err(Refusal::Io)
+    }
+
+    /// Waits until something was settled or fetched.
+    async fn progressed(&self, Await { since, at_most }: Await) -> Result<Done, Refusal> {
+        let mut settled = self.settled.subscribe();
+        let fetched = self.fetched.notified();
+        tokio::pin!(fetched);
+        fetched.as_mut().enable();
+        if self.core().progress() != since {
+            return Ok(Done::Carried);
+        }
+        let progress = async {
+            tokio::select! {
+                () = fetched => {}
+                _ = settled.changed() => {}
+            }
+        };
+        let is_late = match at_most {
+            Some(time) => tokio::time::timeout(time, progress).await.is_err(),
+            None => {
+                waits(|| "data that were already on their way".to_owned(), progress).await;
+                false
+            }
+        };
+        if is_late { Err(Refusal::Unreachable) } else { Ok(Done::Carried) }
     }
 
     /// Fetches what somebody waits for.
-    async fn fetch_demanded(
-        &self,
-        class: Class,
-        version: Version,
-        gap: &Fetching,
-    ) -> Result<(), Refusal> {
+    async fn fetch_demanded(&self, class: Class, gap: &Gap) -> Result<(), Refusal> {
         let rpc = Rpc::new(class);
-        let fetched = self.fetch_gap(gap.ino, version, gap.range.clone(), &rpc);
+        let fetched = self.fetch_gap(gap.ino, gap.version, gap.range.clone(), &rpc);
         match class {
             Class::Fetch => self.fetches.demand(fetched).await,
             // Whoever else wants it is in a hurry.
             _ => self.fetches.unhurried(gap.ino, &gap.range, &rpc, fetched).await,
         }
-    }
-
-    /// Returns when it is known whether `ino` got another file's data, if that is asked for.
-    pub(super) async fn cloned(&self, ino: Ino) -> Result<(), Refusal> {
-        let mut settled = self.settled.subscribe();
-        while self.core().is_cloning(ino) {
-            let told = tokio::time::timeout(self.options.grace, settled.changed()).await;
-            told.map_err(|_| Refusal::Unreachable)?.map_err(|_| Refusal::Unreachable)?;
-        }
-        Ok(())
-    }
-
-    /// The server has another version than `version`, which was being fetched.
-    async fn catch_up(&self, ino: Ino, version: Version) -> Result<(), Refusal> {
-        let ahead = self.core().files.get(&ino).is_some_and(|file| file.is_ahead());
-        if !ahead {
-            return self.ask_attr(ino).await.map(drop);
-        }
-        // Our own store made that version, and its outcome is on the way; or another host
-        // did, and the rest of our base is gone: the store will become a conflict copy.
-        let mut settled = self.settled.subscribe();
-        let waits = |file: &FileData| file.version() == version && file.is_ahead();
-        let caught_up = async {
-            while self.core().files.get(&ino).is_some_and(waits) {
-                // As long as other changes are settled, this file's turn comes.
-                if tokio::time::timeout(TURN, settled.changed()).await.is_err() {
-                    return Err(Refusal::Stale);
-                }
-            }
-            Ok(())
-        };
-        tokio::time::timeout(TURNS, caught_up).await.unwrap_or(Err(Refusal::Stale))
     }
 
     pub(super) async fn fetch_gap(
@@ -297,32 +280,6 @@ impl Mount {
         Ok(())
     }
 
-    /// Bytes of a file of which some are not here and cannot be kept here.
-    pub(super) async fn read_uncached(
-        self: &Shared,
-        ino: Ino,
-        wanted: Range<u64>,
-        class: Class,
-    ) -> Result<Vec<u8>, Refusal> {
-        let (mut attempts, mut tried) = (0, None);
-        while attempts < ATTEMPTS {
-            let before = self.core().sight(ino, &wanted).ok_or(Refusal::Stale)?;
-            let is_other =
-                tried.replace(before.version).is_some_and(|tried| tried != before.version);
-            attempts = if is_other { 1 } else { attempts + 1 };
-            match self.read_past(ino, &before, class).await {
-                Err(Refusal::Changed) => self.catch_up(ino, before.version).await?,
-                Err(refusal) => return Err(refusal),
-                Ok(bytes) if self.core().sight(ino, &wanted).as_ref() == Some(&before) => {
-                    return Ok(bytes);
-                }
-                // What was read in between is of two states.
-                Ok(_) => {}
-            }
-        }
-        Err(Refusal::Io)
-    }
-
     async fn read_past(&self, ino: Ino, sight: &Sight, class: Class) -> Result<Vec<u8>, Refusal> {
         let Range { start, end } = sight.range;
         let len = usize::try_from(end - start).map_err(|_| Refusal::TooLarge)?;
@@ -365,15 +322,8 @@ impl Mount {
     ) -> Result<(), Refusal> {
         let container = self.container(ino)?;
         let _writing = container.writing();
-        let parts = {
-            let mut core = self.core();
-            let file = core.file(ino).ok_or(Refusal::Stale)?;
-            if file.container() == container.id {
-                file.fillable(at..at + len, version)
-            } else {
-                Vec::new()
-            }
-        };
+        let key = (ino, container.id);
+        let parts = self.core().to_fill(key, at..at + len, version)?;
         for part in &parts {
             let written = match bytes {
                 Some(bytes) => {
@@ -385,12 +335,7 @@ impl Mount {
             };
             written.map_err(|error| self.disk_refusal("containers", &error))?;
         }
-        if let Some(file) = self.core().files.get_mut(&ino)
-            && file.container() == container.id
-            && file.version() == version
-        {
-            parts.into_iter().for_each(|part| file.filled(part));
-        }
+        self.core().filled(key, parts, version);
         Ok(())
     }
 }

@@ -14,7 +14,7 @@ use segue_core::nouns::{Ino, Version};
 use segue_core::refusal::Refusal;
 use segue_core::wire::Sought;
 
-use super::{Changed, Mount};
+use super::{Changed, Mount, Shared};
 use crate::state::Container;
 
 /// What fallocate(2) is to do with a range.
@@ -69,7 +69,7 @@ impl Mount {
     /// Where what is looked for begins, from `offset` on; `None` if there is none. The end of
     /// file is a hole.
     pub(crate) async fn seek(
-        &self,
+        self: &Shared,
         handle: u64,
         offset: u64,
         sight: Sight,
@@ -86,7 +86,7 @@ impl Mount {
             self.kernel.forgotten().await;
         }
         // If it stays unknown whose data these are, they may be anything.
-        let unknown = self.cloned(ino).await.is_err();
+        let unknown = self.fetch(ino, 0..0).await.is_err();
         let (mut at, mut known) = (offset, None);
         loop {
             let size = self.core().tree.peek(ino).ok_or(Refusal::Stale)?.size;

@@ -167,12 +167,7 @@ impl Mount {
         if self.reserve_room(range.end - range.start) != Ok(true) {
             return;
         }
-        let version = {
-            let mut core = self.core();
-            let Some(file) = core.file(ino) else { return };
-            file.fetch_began(range.clone());
-            file.version()
-        };
+        let Some(version) = self.core().fetch_began(ino, range.clone()) else { return };
         let fetching = Fetching { mount: Arc::clone(self), ino, range: range.clone() };
         let ahead = ReadAhead { ino, range, wanted: Mutex::default(), unhurried: None };
         let ahead = Arc::new(ahead);

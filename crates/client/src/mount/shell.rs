@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use segue_core::host::action::{
-    Action, Ask, CallId, Done, Event, Fact, Now, Query, Reach, Told, Undone,
+    Action, Ask, Await, CallId, Done, Event, Fact, Gap, Now, Query, Reach, Told, Undone,
 };
+use segue_core::host::cache::Sight;
 use segue_core::host::call::{Answer, Call, EditCall, Look, Seen, What};
 use segue_core::host::send::Claim;
 use segue_core::nouns::{Class, Ino, Record};
@@ -43,24 +44,28 @@ pub(crate) struct Changed {
 }
 
 /// How far a call came.
-enum Ran {
+pub(super) enum Ran {
     /// To its end.
     Answered(Result<Changed, Refusal>),
     /// To a question.
     Asks(Asked),
 }
 
-/// A question that only the server can answer.
+/// What takes a while.
 #[derive(Debug)]
-enum Asked {
+pub(super) enum Asked {
     Query(Query),
     Number,
+    Fetch(Gap),
+    Pass(Sight),
+    Await(Await),
+    Evict,
 }
 
 /// A call under way. When its future is dropped, the host forgets it.
 pub(super) struct Running<'a> {
     mount: &'a Mount,
-    id: CallId,
+    pub(super) id: CallId,
     /// It may append to the log.
     changes: bool,
     made: Option<Record>,
@@ -72,9 +77,9 @@ pub(super) struct Running<'a> {
 }
 
 impl<'a> Running<'a> {
-    fn new(mount: &'a Mount, call: &Call) -> Running<'a> {
+    pub(super) fn new(mount: &'a Mount, call: &Call) -> Running<'a> {
         let id = CallId(mount.calls.fetch_add(1, Ordering::Relaxed));
-        let changes = !matches!(call, Call::Look(_));
+        let changes = !matches!(call, Call::Look(_) | Call::Fetch(_));
         let (made, held, told) = Default::default();
         Running { mount, id, changes, made, held, told, is_over: false }
     }
@@ -83,7 +88,12 @@ impl<'a> Running<'a> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            self.mount.apply(Event::Cancel(self.id));
+            let (actions, _) = self.mount.apply(Event::Cancel(self.id));
+            for action in actions {
+                if let Action::Wake(task) = action {
+                    self.mount.wake(task);
+                }
+            }
         }
     }
 }
@@ -153,14 +163,23 @@ impl Mount {
             match self.run(&mut running, event, &[]) {
                 Ran::Answered(answer) => return answer,
                 Ran::Asks(asked) => {
-                    let done = match asked {
-                        Asked::Query(query) => {
-                            self.query(rpc, query).await.map(|told| Done::Told(Box::new(told)))
-                        }
-                        Asked::Number => self.new_ino().await.map(Done::Number),
-                    };
-                    event = Event::Done { id: running.id, done: done.map_err(Undone::from) };
+                    let done = self.answer(rpc, asked).await.map_err(Undone::from);
+                    event = Event::Done { id: running.id, done };
                 }
+            }
+        }
+    }
+
+    /// The server's answer, asked as `rpc`.
+    pub(super) async fn answer(&self, rpc: &Rpc, asked: Asked) -> Result<Done, Refusal> {
+        match asked {
+            Asked::Query(query) => {
+                self.query(rpc, query).await.map(|told| Done::Told(Box::new(told)))
+            }
+            Asked::Number => self.new_ino().await.map(Done::Number),
+            asked => {
+                tracing::error!("a call that does not fetch asks for {asked:?}");
+                Err(Refusal::Io)
             }
         }
     }
@@ -197,7 +216,12 @@ impl Mount {
     }
 
     /// Carries out what follows from an event of a call, until that is answered or asks.
-    fn run<'a>(&'a self, running: &mut Running<'a>, mut event: Event, bytes: &[u8]) -> Ran {
+    pub(super) fn run<'a>(
+        &'a self,
+        running: &mut Running<'a>,
+        mut event: Event,
+        bytes: &[u8],
+    ) -> Ran {
         let id = running.id;
         let mut log = running.changes.then(|| self.log.lock());
         loop {
@@ -219,6 +243,11 @@ impl Mount {
             for action in actions {
                 match action {
                     Action::Query(_, query) => return Ran::Asks(Asked::Query(query)),
+                    Action::Fetch(_, gap) => return Ran::Asks(Asked::Fetch(gap)),
+                    Action::Pass(_, sight) => return Ran::Asks(Asked::Pass(sight)),
+                    Action::Await(_, awaited) => return Ran::Asks(Asked::Await(awaited)),
+                    // Whoever writes holds the log, and waits for the disk only.
+                    Action::Evict(_) if !running.changes => return Ran::Asks(Asked::Evict),
                     Action::Number(_) => match self.number_at_hand() {
                         Some(ino) => done = Some(Ok(Done::Number(ino))),
                         None => return Ran::Asks(Asked::Number),

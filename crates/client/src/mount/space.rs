@@ -88,14 +88,6 @@ impl Mount {
         Err(Refusal::NoSpace)
     }
 
-    /// True if there is room to cache `more` bytes, perhaps where other ones were.
-    pub(super) async fn can_cache(self: &Shared, more: u64) -> bool {
-        if self.reserve_room(more) == Ok(true) {
-            return true;
-        }
-        self.make_room().await && self.reserve_room(more) == Ok(true)
-    }
-
     /// Removes what is to go; true if something went.
     pub(super) async fn make_room(self: &Shared) -> bool {
         let mount = Shared::clone(self);

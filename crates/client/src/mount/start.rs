@@ -301,7 +301,8 @@ fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Asse
 fn settings(plan: &MountPlan, owner: Owner) -> Settings {
     let (lm, bound) = (plan.options.write_back, Bound(plan.options.log_max));
     let is_read_only = plan.options.read_only || owner.role == Role::Reader;
-    Settings { lm, bound, owner, is_read_only, ..Settings::default() }
+    let grace = plan.options.grace;
+    Settings { lm, bound, owner, is_read_only, grace, ..Settings::default() }
 }
 
 /// Who mounts, and may do on the volume what `role` says, if anything.

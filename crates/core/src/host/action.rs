@@ -12,8 +12,9 @@
 //! that leads to one of them until its end is reported, no other call may append.
 
 use std::ops::Range;
+use std::time::Duration;
 
-use crate::host::cache::{NodeNote, Promised, Scrap, XattrMap};
+use crate::host::cache::{NodeNote, Promised, Scrap, Sight, XattrMap};
 use crate::host::call::{Answer, Call, Kept};
 use crate::host::log::{Entry, Payload};
 use crate::host::send::{Claim, WaiterId};
@@ -120,6 +121,13 @@ pub enum Action {
     /// The server has other data of files than this host. Log the writes of memory maps, then call
     /// [`Host::follow_moved`](crate::host::Host::follow_moved).
     Follow(CallId),
+    /// Fetch bytes of a file into its container ([`Host::to_fill`](crate::host::Host::to_fill)).
+    Fetch(CallId, Gap),
+    /// Give the caller the bytes of a file in this state: those of its container, and those that
+    /// are missing from the server.
+    Pass(CallId, Sight),
+    /// Wait until something is settled or fetched. It fails if that takes too long.
+    Await(CallId, Await),
     /// A record of names or attributes is about to be logged.
     Made(Record),
     /// Append an entry to the update log.
@@ -259,10 +267,32 @@ pub enum Task {
     Upload,
     /// Waits until changes are settled or go nowhere.
     Settled,
+    /// Waits until data are fetched.
+    Fetched,
     /// Asks the server how much quotas have left.
     Quotas,
     /// Merges directories and files that two hosts made.
     Merge,
+}
+
+/// Bytes to fetch.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Gap {
+    /// The file.
+    pub ino: Ino,
+    /// The version that has them.
+    pub version: Version,
+    /// Their place.
+    pub range: Range<u64>,
+}
+
+/// What a call waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Await {
+    /// That [`Host::progress`](crate::host::Host::progress) is another number than this.
+    pub since: u64,
+    /// For so long.
+    pub at_most: Option<Duration>,
 }
 
 /// Bytes to preserve.

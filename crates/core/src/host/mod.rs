@@ -19,6 +19,7 @@ pub mod send;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
+use std::time::Duration;
 
 use self::action::{Action, CallId};
 use self::cache::{Scrap, Storms};
@@ -71,6 +72,8 @@ pub struct Host {
     calls: BTreeMap<CallId, Running>,
     /// What the shell has to do.
     actions: VecDeque<Action>,
+    /// Grows whenever something was settled or fetched.
+    progress: u64,
     planted: Option<Fault>,
     /// By process session, of which those that cannot be told are one: what its syncs covered, and
     /// is not settled.
@@ -114,13 +117,16 @@ pub struct Settings {
     pub clone_min: u64,
     /// The most bytes of a batch.
     pub batch_max: u64,
+    /// A call waits so long for an unreachable server.
+    pub grace: Duration,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
         let owner = Owner { uid: 0, gid: 0, role: Role::Host };
         let (lm, bound, is_read_only) = (Lm::default(), Bound(u64::MAX), false);
-        Settings { lm, bound, owner, is_read_only, clone_min: CLONE_MIN, batch_max: BATCH_MAX }
+        let (clone_min, batch_max, grace) = (CLONE_MIN, BATCH_MAX, Duration::ZERO);
+        Settings { lm, bound, owner, is_read_only, clone_min, batch_max, grace }
     }
 }
 
@@ -192,6 +198,7 @@ impl Host {
             storms: Storms::default(),
             calls: BTreeMap::new(),
             actions: VecDeque::new(),
+            progress: 0,
             planted: None,
             covered: BTreeMap::new(),
             covered_all: BTreeSet::new(),

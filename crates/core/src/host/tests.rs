@@ -12,6 +12,7 @@ use crate::wire::Node;
 mod calls;
 mod cancel;
 mod exchange;
+mod fetches;
 mod levels;
 mod looks;
 mod names;

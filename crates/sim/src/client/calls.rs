@@ -92,9 +92,7 @@ impl Mount {
         let mut waiting = Vec::new();
         for purpose in std::mem::take(&mut self.calls).into_values() {
             if let Purpose::Thread(thread, asking) = purpose {
-                if let Some(call) = asking.call {
-                    self.core.handle(Event::Cancel(call), self.moment());
-                }
+                self.core.handle(Event::Cancel(asking.call), self.moment());
                 self.threads[thread].waits = false;
                 waiting.push(thread);
             }
@@ -190,25 +188,14 @@ impl Mount {
         asked: Time,
     ) -> Result<Option<usize>, Violation> {
         self.threads[thread].waits = false;
-        let Some(call) = asking.call else {
-            let state = &mut self.threads[thread];
-            if let Reply::Refused(refused) = &reply {
-                match refused.refusal {
-                    Refusal::Changed => state.changed = true,
-                    // The operation is refused: it will find that out when it goes on.
-                    _ => state.tries = TRIES,
-                }
-            }
-            self.take_data(&asking.request, (reply, body), asked);
-            return Ok(Some(thread));
-        };
+        let call = asking.call;
         let changing = self.threads[thread].changing;
         if changing.is_some_and(|changing| changing.since != self.changed_at) {
             self.core.handle(Event::Cancel(call), self.moment());
             return Ok(Some(thread));
         }
         self.act_for(self.caller_of(thread));
-        let ran = self.tell(call, reply, asked)?;
+        let ran = self.tell(call, (reply, body), &asking.request, asked)?;
         match ran {
             Ran::Waits(next) => {
                 self.threads[thread].waits = true;
@@ -223,8 +210,8 @@ impl Mount {
             Ran::Answered(Err(_)) if !matches!(asking.request, Request::Getattr(_)) => {
                 self.threads[thread].tries = TRIES;
             }
-            // The result is in the cache.
-            Ran::Answered(_) => {}
+            // The result is in the cache, or will be.
+            Ran::Answered(_) | Ran::Later => {}
         }
         self.act_for(Caller::default());
         Ok(Some(thread))
@@ -260,7 +247,6 @@ impl Mount {
     pub(crate) fn go_on(&mut self, thread: usize) -> Result<Option<Ended>, Violation> {
         let state = &mut self.threads[thread];
         let Some(op) = state.op.clone().filter(|_| !state.waits) else { return Ok(None) };
-        let changed = std::mem::take(&mut state.changed);
         state.tries += 1;
         state.changing = None;
         let result = match (state.answered.take(), state.tries > TRIES) {
@@ -268,7 +254,7 @@ impl Mount {
             (None, true) => Err(Stop::Refused(Refusal::Changed)),
             (None, false) => {
                 self.act_for(self.caller_of(thread));
-                let result = self.attempt(thread, &op, changed)?;
+                let result = self.attempt(thread, &op)?;
                 self.act_for(Caller::default());
                 result
             }

@@ -19,15 +19,15 @@ const SYNCED_EVERY: u64 = 3;
 pub(super) type Attempt<R> = Result<Result<R, Stop>, Violation>;
 
 impl Mount {
-    /// Does `op`, or says what it waits for; then nothing was changed. `changed`: the server
-    /// has other data than those that were asked for last.
-    pub(super) fn attempt(&mut self, thread: usize, op: &Op, changed: bool) -> Attempt<Answered> {
-        match self.prepare(op, changed) {
+    /// Does `op`, or says what it waits for; then nothing was changed.
+    pub(super) fn attempt(&mut self, thread: usize, op: &Op) -> Attempt<Answered> {
+        match self.prepare(op) {
             Ok(Prepared::Name(call, ino)) => {
                 self.threads[thread].changing = Some(Changing { ino, since: self.changed_at });
                 let call = Call::Name(call, self.caller.clone());
                 Ok(match self.start_call(call)? {
                     Ran::Waits(asking) => Err(Stop::Ask(asking)),
+                    Ran::Later => Err(Stop::Later),
                     Ran::Answered(answer) => self.named(thread, answer).map_err(Stop::from),
                 })
             }
@@ -82,7 +82,7 @@ impl Mount {
         answer.map(|_| Answered::Ino(ino.unwrap_or(Ino::ROOT)))
     }
 
-    fn prepare(&mut self, op: &Op, changed: bool) -> Result<Prepared, Stop> {
+    fn prepare(&mut self, op: &Op) -> Result<Prepared, Stop> {
         match op {
             Op::Create(path) => self.create(path, NewNode::File, 0o644),
             Op::Mkdir(path) => self.create(path, NewNode::Directory, 0o755),
@@ -123,9 +123,6 @@ impl Mount {
             }
             Op::Read(path) => {
                 let attr = self.file(path)?;
-                if changed {
-                    self.catch_up(attr.ino)?;
-                }
                 Ok(Prepared::Answer(Answered::Bytes(self.read(attr.ino, 0..u64::MAX)?)))
             }
             other => self.prepare_unusual(other),
@@ -172,14 +169,6 @@ impl Mount {
         match self.look(Look::Xattrs(attr.ino))? {
             Seen::Xattrs(map) => Ok((attr.ino, map)),
             _ => Err(Refusal::Io.into()),
-        }
-    }
-
-    /// The server has another version than the one that was being fetched.
-    fn catch_up(&mut self, ino: Ino) -> Result<(), Stop> {
-        match self.core.files.get(&ino).is_some_and(|file| file.is_ahead()) {
-            true => Err(Stop::Later),
-            false => self.look(Look::AttrAnew(ino)).map(drop),
         }
     }
 

@@ -3,14 +3,16 @@
 use std::ops::Range;
 
 use segue_core::host::Copied;
+use segue_core::host::action::Gap;
 use segue_core::host::cache::FileData;
-use segue_core::host::call::{By, Call, EditCall, What};
+use segue_core::host::call::{By, Call, EditCall, FetchCall, What};
 use segue_core::host::log::DataChange;
 use segue_core::nouns::{Ino, Record, Time};
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Fetch, Fetched, Reply, Request};
 
-use super::{Asking, Mount, Purpose, Stop, Tried};
+use super::shell::{Ran, fetch};
+use super::{Mount, Purpose, Stop, Tried};
 use crate::Violation;
 use crate::disk::{bytes_of, place, put};
 use crate::plan::Bug;
@@ -128,32 +130,25 @@ impl Mount {
     pub(crate) fn read(&mut self, ino: Ino, range: Range<u64>) -> Result<Vec<u8>, Stop> {
         self.getattr(ino)?;
         self.load(ino)?;
-        if self.core.is_cloning(ino) {
-            return Err(Stop::Later);
+        if self.core.here(ino, &range, 0)?.container.is_none() {
+            let fetch = FetchCall { ino, range: range.clone(), passes: false };
+            match self.start_call(Call::Fetch(fetch)).map_err(Stop::Broken)? {
+                Ran::Answered(answer) => drop(answer?),
+                Ran::Waits(asking) => return Err(Stop::Ask(asking)),
+                Ran::Later => return Err(Stop::Later),
+            }
         }
         let size = self.getattr(ino)?.size;
         let range = range.start.min(size)..range.end.min(size);
-        self.fetch(ino, range.clone(), size)?;
         self.failing.try_read()?;
         Ok(self.container(ino).map_or_else(Vec::new, |container| bytes_of(container, &range)))
     }
 
-    /// Ends when all of `range` is here.
-    pub(super) fn fetch(&mut self, ino: Ino, range: Range<u64>, size: u64) -> Result<(), Stop> {
-        let file = self.core.file(ino).ok_or(Refusal::Stale)?;
-        match file.to_fetch(range, size).first() {
-            None => Ok(()),
-            Some(gap) => {
-                let (offset, len, version) = (gap.start, gap.end - gap.start, file.version());
-                match self.is_offline {
-                    true => Err(Refusal::Unreachable.into()),
-                    false => Err(Stop::Ask(Box::new(Asking {
-                        request: Request::Fetch(Fetch { ino, version, offset, len }),
-                        call: None,
-                    }))),
-                }
-            }
-        }
+    /// What to fetch next of a file for which no call waits.
+    pub(super) fn next_gap(&mut self, ino: Ino, range: Range<u64>, size: u64) -> Option<Request> {
+        let file = self.core.file(ino).filter(|_| !self.is_offline)?;
+        let gap = file.to_fetch(range, size).into_iter().next()?;
+        Some(fetch(Gap { ino, version: file.version(), range: gap }))
     }
 
     /// False if nothing that `request` asks for will be taken.
@@ -171,9 +166,9 @@ impl Mount {
         let Some(size) = self.core.tree.peek(ino).map(|attr| attr.size) else { return };
         if self.reads_ahead
             && self.load(ino).is_ok()
-            && let Err(Stop::Ask(asking)) = self.fetch(ino, 0..size, size)
+            && let Some(request) = self.next_gap(ino, 0..size, size)
         {
-            self.call(asking.request.clone(), Purpose::Ahead(asking.request));
+            self.call(request.clone(), Purpose::Ahead(request));
         }
     }
 
@@ -182,25 +177,27 @@ impl Mount {
         let promised = self.promised(&reply);
         let as_of = self.core.tree.as_of(promised, [asked, self.now]);
         if let (Request::Fetch(ask), Reply::Fetched(fetched)) = (request, reply) {
-            self.fill(ask, &fetched, &body);
+            // It is asked for again.
+            self.fill(ask, &fetched, &body).ok();
         }
         self.core.tree.promised(&as_of);
     }
 
     /// Puts fetched bytes into the container where nothing newer is.
-    pub(super) fn fill(&mut self, ask: &Fetch, fetched: &Fetched, body: &[u8]) {
-        if self.failing.try_write().is_err() {
-            return;
-        }
-        let Some(file) = self.core.files.get_mut(&ask.ino) else { return };
+    pub(super) fn fill(
+        &mut self,
+        ask: &Fetch,
+        fetched: &Fetched,
+        body: &[u8],
+    ) -> Result<(), Refusal> {
+        self.failing.try_write()?;
+        let file = self.core.files.get(&ask.ino).ok_or(Refusal::Stale)?;
         let version = match self.bug {
             Some(Bug::ClientFillsStale) => file.version(),
             _ => ask.version,
         };
         self.filled.insert(ask.ino);
         let key = (ask.ino, file.container());
-        let container = self.kept.containers.entry(key).or_default();
-        let container = &mut container.bytes;
         let (mut at, mut rest) = (ask.offset, body);
         let sent: u64 = fetched.segments.iter().map(|(len, _)| len).sum();
         // Where the file ends on the server zeros follow: this host made it longer.
@@ -213,12 +210,15 @@ impl Mount {
                 bytes.copy_from_slice(these);
                 rest = after;
             }
-            for part in file.fillable(at..at + len, version) {
+            let parts = self.core.to_fill(key, at..at + len, version)?;
+            let container = &mut self.kept.containers.entry(key).or_default().bytes;
+            for part in &parts {
                 put(container, part.start, &bytes[place(part.start - at)..place(part.end - at)]);
-                file.filled(part);
             }
+            self.core.filled(key, parts, version);
             at += len;
         }
+        Ok(())
     }
 
     /// What change `seq` has in `range`, as it was when it was logged.

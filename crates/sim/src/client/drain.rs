@@ -9,7 +9,7 @@ use segue_core::nouns::{INLINE_MAX, Ino, Outcome, Piece, PieceBytes, Record, Sta
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Apply, Request};
 
-use super::{Mount, Purpose, Stop};
+use super::{Mount, Purpose};
 use crate::Violation;
 use crate::plan::Bug;
 
@@ -91,10 +91,7 @@ impl Mount {
             return None;
         }
         let size = self.core.tree.peek(data.ino).map_or(0, |attr| attr.size);
-        match self.fetch(data.ino, 0..data.size, size) {
-            Err(Stop::Ask(asking)) => Some(asking.request),
-            _ => None,
-        }
+        self.next_gap(data.ino, 0..data.size, size)
     }
 
     fn store(&self, seq: u64, data: &DataChange) -> Result<Store, Violation> {

@@ -26,7 +26,7 @@ use segue_core::host::call::Call;
 use segue_core::host::log::{Change, Entry, Instead, Logged, Replaced};
 use segue_core::nouns::{Caller, ClientId, Ino, Record, Time, Timestamp};
 use segue_core::refusal::Refusal;
-use segue_core::wire::{Reply, Request};
+use segue_core::wire::Request;
 
 use crate::Violation;
 use crate::check::acknowledged::Acknowledged;
@@ -81,8 +81,6 @@ impl From<Refusal> for Stop {
 pub(crate) struct Thread {
     op: Option<Op>,
     tries: u32,
-    /// The server had other data than those that were asked for.
-    changed: bool,
     waits: bool,
     /// Its last call is under way.
     changing: Option<Changing>,
@@ -348,24 +346,14 @@ impl Mount {
                 Err(Stop::Broken(violation)) => return Err(violation),
                 Err(Stop::Later) => return Err(Violation("waits for nothing".into())),
             };
-            while let Some(call) = asking.call {
-                let (reply, _) = server.answer(self.id, &asking.request, &[])?;
-                match self.tell(call, reply, self.now)? {
+            loop {
+                let answer = server.answer(self.id, &asking.request, &[])?;
+                match self.tell(asking.call, answer, &asking.request, self.now)? {
                     Ran::Answered(Err(refusal)) => return Ok(Err(refusal)),
-                    Ran::Answered(Ok(_)) => break,
+                    Ran::Answered(Ok(_)) | Ran::Later => break,
                     Ran::Waits(next) => asking = next,
                 }
             }
-            if asking.call.is_some() {
-                asked = Some(asking.request);
-                continue;
-            }
-            let request = &asking.request;
-            let (reply, body) = server.answer(self.id, request, &[])?;
-            if let Reply::Refused(refused) = &reply {
-                return Ok(Err(refused.refusal));
-            }
-            self.take_data(request, (reply, body), self.now);
             asked = Some(asking.request);
         }
         Err(Violation(format!("asks again for ever: {asked:?}")))

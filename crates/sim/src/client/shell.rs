@@ -3,20 +3,21 @@
 use std::ops::Range;
 
 use segue_core::host::action::{
-    Action, Ask, CallId, Change, Done, Edit, Event, Fact, Load, Now, Preserve, Reach, Told, Undo,
-    Undone,
+    Action, Ask, CallId, Change, Done, Edit, Event, Fact, Gap, Load, Now, Preserve, Reach, Told,
+    Undo, Undone,
 };
 use segue_core::host::cache::Scrap;
 use segue_core::host::call::{Answer, Call, KeptAs, Look, Seen};
 use segue_core::host::log::{Entry, Instead, Replaced};
 use segue_core::nouns::{Attr, ContainerId, Dentry, Ino, Name, Time};
 use segue_core::refusal::Refusal;
-use segue_core::wire::{Lookup, Readdir, Reply, Request};
+use segue_core::wire::{Fetch, Lookup, Readdir, Reply, Request};
 
 use super::{Mount, RAISED_EVERY, Stop, Tried};
 use crate::Violation;
 use crate::disk::{bytes_of, place, put};
 use crate::plan::Bug;
+use crate::server::Answer as Answered;
 
 /// Of so many changes that are to become others, one batch is made before one has.
 const SENT_MEANWHILE_EVERY: u64 = 3;
@@ -26,13 +27,15 @@ const SENT_MEANWHILE_EVERY: u64 = 3;
 pub(crate) struct Asking {
     pub(crate) request: Request,
     /// The call of the host that asks.
-    pub(crate) call: Option<CallId>,
+    pub(crate) call: CallId,
 }
 
 /// How far a call came.
 pub(super) enum Ran {
     Answered(Result<Answer, Refusal>),
     Waits(Box<Asking>),
+    /// It waits for what is on its way, and was ended.
+    Later,
 }
 
 /// How an action ended.
@@ -50,6 +53,7 @@ impl Mount {
         match self.run(id, Event::Call { id, call }, bytes)? {
             Ran::Answered(answer) => Ok(answer),
             Ran::Waits(asking) => Err(Violation(format!("a call that cannot wait: {asking:?}"))),
+            Ran::Later => Err(Violation("a call that cannot wait for data".into())),
         }
     }
 
@@ -68,10 +72,20 @@ impl Mount {
     pub(super) fn tell(
         &mut self,
         call: CallId,
-        reply: Reply,
+        (reply, body): Answered,
+        asking: &Request,
         asked: Time,
     ) -> Result<Ran, Violation> {
         let promised = self.promised(&reply);
+        if let Request::Fetch(ask) = asking {
+            let done = match reply {
+                Reply::Fetched(fetched) => self.fill(ask, &fetched, &body),
+                Reply::Refused(refused) => Err(refused.refusal),
+                _ => Err(Refusal::Protocol),
+            };
+            let done = done.map(|()| Done::Carried).map_err(Undone::from);
+            return self.run(call, Event::Done { id: call, done }, &[]);
+        }
         let fact = match reply {
             Reply::Node(found) => Ok(Fact::Attr(found.node)),
             Reply::Looked(looked) => Ok(Fact::Name(looked)),
@@ -92,6 +106,7 @@ impl Mount {
         match self.start_call(Call::Look(look)) {
             Ok(Ran::Answered(answer)) => Ok(*answer?.seen.ok_or(Refusal::Io)?),
             Ok(Ran::Waits(asking)) => Err(Stop::Ask(asking)),
+            Ok(Ran::Later) => Err(Stop::Later),
             Err(violation) => Err(Stop::Broken(violation)),
         }
     }
@@ -125,11 +140,19 @@ impl Mount {
             while let Some(action) = self.core.poll_action() {
                 match action {
                     Action::Reply(_, result) => answer = Some(result),
-                    Action::Query(..) if self.is_offline => {
+                    Action::Query(..) | Action::Fetch(..) if self.is_offline => {
                         done = Some(Err(Refusal::Unreachable.into()));
                     }
+                    Action::Fetch(_, gap) => {
+                        let asking = Asking { request: fetch(gap), call: id };
+                        return Ok(Ran::Waits(Box::new(asking)));
+                    }
+                    Action::Await(..) => {
+                        self.core.handle(Event::Cancel(id), self.moment());
+                        return Ok(Ran::Later);
+                    }
                     Action::Query(_, query) => {
-                        let asking = Asking { request: request(query.ask), call: Some(id) };
+                        let asking = Asking { request: request(query.ask), call: id };
                         return Ok(Ran::Waits(Box::new(asking)));
                     }
                     action => {
@@ -204,6 +227,9 @@ impl Mount {
             | Action::Renumber(_)
             | Action::Reply(..)
             | Action::Query(..)
+            | Action::Fetch(..)
+            | Action::Pass(..)
+            | Action::Await(..)
             | Action::Made(_)
             | Action::KeepBasis(..)
             | Action::BasisEmptied(..)
@@ -338,6 +364,12 @@ impl Mount {
         self.bytes_of_container((undo.ino, undo.container)).truncate(place(undo.size));
         Ok(Ok(Done::Carried))
     }
+}
+
+/// The request for what is missing of a file.
+pub(super) fn fetch(Gap { ino, version, range }: Gap) -> Request {
+    let (offset, len) = (range.start, range.end - range.start);
+    Request::Fetch(Fetch { ino, version, offset, len })
 }
 
 fn request(ask: Ask) -> Request {

@@ -261,7 +261,8 @@ impl World {
                 // Of a file that was removed nothing is stored, also if a copy makes it again.
                 let named = |ino| ledger.is_named(ino) && !ledger.was_removed(ino);
                 let core = &mount.core;
-                let sent = core.queue.is_empty() && core.unsealed().is_empty();
+                let is_idle = core.calls() == 0;
+                let sent = is_idle && core.queue.is_empty() && core.unsealed().is_empty();
                 let stored = !mount.acknowledged.unsealed().any(named);
                 mount.copied.is_greeted && mount.handles.is_empty() && sent && stored
             }

@@ -8,6 +8,7 @@ mod answers;
 mod below;
 mod change;
 mod edit;
+mod fetch;
 mod handles;
 mod look;
 mod name;
@@ -25,6 +26,8 @@ use std::sync::Arc;
 use self::name::Facts;
 pub use answers::Followed;
 pub use below::{UnsentBelow, is_below};
+use fetch::Fetching;
+pub use fetch::{FetchCall, Here};
 pub use handles::{Handles, OpenFile};
 use look::Looking;
 pub use look::{Look, Seen};
@@ -37,7 +40,8 @@ pub use space::DISK_RESERVE;
 pub(in crate::host) use space::FreeSpace;
 
 use crate::host::Copied;
-use crate::host::action::{Edit, Load, Preserve};
+use crate::host::action::{Edit, Gap, Load, Preserve};
+use crate::host::cache::Sight;
 use crate::host::log::Entry;
 use crate::host::send::{Claim, WaiterId};
 use crate::nouns::{Caller, ContainerId, Ino, Record, Version};
@@ -80,6 +84,8 @@ pub enum Call {
     Name(NameCall, Caller),
     /// A look at names or attributes.
     Look(Look),
+    /// Data of a file that are to be here.
+    Fetch(FetchCall),
     /// Final outcomes of changes.
     Settle(Arc<Settle>),
     /// A copy of all data of one file to an empty one, by the server. It waits for the outcome.
@@ -225,6 +231,7 @@ struct SoFar {
     /// Why a part of it failed.
     inner_failed: Option<Refusal>,
     settling: Settling,
+    fetching: Fetching,
 }
 
 /// An action that is under way.
@@ -237,6 +244,9 @@ enum Step {
     Number,
     Follow,
     Keep,
+    Fetch(Gap),
+    Pass(Sight),
+    Await,
     Settle(Arc<Settle>),
     Preserve(Preserve),
     Append(Box<Entry>, Sealing),

@@ -18,14 +18,22 @@ impl Host {
                 assert!(!self.calls.contains_key(&id), "the number of a call is used once");
                 let is_refused = !matches!(
                     call,
-                    Call::Look(_) | Call::Settle(_) | Call::Seal { .. } | Call::SealAtClose { .. }
+                    Call::Look(_)
+                        | Call::Fetch(_)
+                        | Call::Settle(_)
+                        | Call::Seal { .. }
+                        | Call::SealAtClose { .. }
                 );
                 if is_refused && self.settings.is_read_only {
                     return self.reply(id, Err(Refusal::ReadOnly));
                 }
                 self.go_on(id, Running::new(call), now);
             }
-            Event::Cancel(id) => drop(self.calls.remove(&id)),
+            Event::Cancel(id) => {
+                if let Some(running) = self.calls.remove(&id) {
+                    self.end_unanswered(running);
+                }
+            }
             Event::Done { id, done } => {
                 let running = self.calls.remove(&id);
                 assert!(running.is_some(), "an action that ends was under way");
@@ -68,6 +76,7 @@ impl Host {
             Call::Change { .. } => self.attempt_change(id, call, now),
             Call::Look(_) => self.attempt_look(id, call, now),
             Call::Name(..) => self.attempt_name(id, call, now),
+            Call::Fetch(_) => self.attempt_fetch(id, call, now),
             Call::Settle(settle) => {
                 let settle = Arc::clone(settle);
                 self.attempt_settle(id, call, &settle, now)
@@ -146,6 +155,7 @@ impl Host {
     }
 
     pub(super) fn wake(&mut self, task: Task) {
+        self.progress += u64::from(task == Task::Settled);
         self.act(Action::Wake(task));
     }
 
@@ -204,6 +214,9 @@ impl Host {
             (Step::Number, Ok(Done::Number(ino))) => call.so_far.facts.number = Some(ino),
             (Step::Follow | Step::Keep, Ok(Done::Carried)) => {}
             (Step::Settle(settle), Ok(Done::Carried)) => self.settled(call, &settle, now),
+            (Step::Fetch(gap), done) => self.fetched(call, gap, done.map(drop))?,
+            (Step::Pass(sight), done) => Host::passed(call, sight, done.map(drop))?,
+            (Step::Await, done) => Host::awaited(call, done.is_err()),
             (Step::Evict, done) => {
                 self.space.forget();
                 call.so_far.has_evicted = true;

@@ -80,8 +80,8 @@ impl FileData {
         window_max: u64,
     ) -> Option<Range<u64>> {
         // Kernels issue the reads of one stream a little out of order.
-        let sequential = range.start <= self.next_sequential + APART
-            && range.end + APART >= self.next_sequential;
+        let sequential = range.start <= self.next_sequential.saturating_add(APART)
+            && range.end.saturating_add(APART) >= self.next_sequential;
         self.next_sequential = self.next_sequential.max(range.end);
         if !sequential {
             self.next_sequential = range.end;
