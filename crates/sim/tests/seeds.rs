@@ -289,9 +289,9 @@ fn a_client_that_forgets_its_doubt_is_found() {
 #[test]
 fn a_client_that_sends_what_its_log_may_lose_is_found() {
     let bug = Some(Bug::ClientSendsRewritten);
-    let failure = run(1807, Options { bug, ..Options::default() }.swarm(1807)).unwrap_err();
+    let failure = run(1719, Options { bug, ..Options::default() }.swarm(1719)).unwrap_err();
     assert!(failure.what.contains("Copied"), "{}", failure.what);
-    ends_well(1807, Options::default().swarm(1807));
+    ends_well(1719, Options::default().swarm(1719));
 }
 
 #[test]
@@ -405,7 +405,7 @@ fn a_client_that_forgets_what_a_failed_write_spoiled_is_found() {
 #[test]
 fn a_client_that_takes_bytes_of_another_version_is_found() {
     let bug = Some(Bug::ClientFillsStale);
-    let failure = run(27, Options { bug, ..Options::default() }.swarm(27)).unwrap_err();
+    let failure = run(25, Options { bug, ..Options::default() }.swarm(25)).unwrap_err();
     assert!(failure.what.contains("is cached as"), "{}", failure.what);
 }
 

@@ -26,6 +26,9 @@ impl Mount {
             Action::Load(_, Load::FreeSpace) => {
                 Some(self.free_space().map(Done::Free).map_err(Undone::from))
             }
+            Action::Load(_, Load::Data(ino)) => {
+                Some(self.load(ino).map(|()| Done::Carried).map_err(Undone::from))
+            }
             Action::Load(_, load) => {
                 Some(Ok(Done::Noted(self.unlocked(log, || self.noted(&load)))))
             }

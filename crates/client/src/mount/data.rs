@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use segue_core::host::cache::{FileData, Nodes, Way};
-use segue_core::host::call::{By, Call, EditCall, Followed, OpenFile, What};
+use segue_core::host::call::{By, Call, EditCall, Followed, OpenCall, OpenFile, What};
 use segue_core::host::send::Claim;
 use segue_core::nouns::{Attr, Caller, ContainerId, Ino, Outcome};
 use segue_core::refusal::Refusal;
@@ -124,9 +124,6 @@ impl Mount {
         opened
     }
 
-    /// Opens a file. Between hosts the data of the last close before this are what is read, so the
-    /// server is asked where it has not promised to tell of them, unless this host is ahead of it
-    /// or nobody waits for closes.
     async fn open_once(
         self: &Shared,
         node: u64,
@@ -135,47 +132,20 @@ impl Mount {
         is_second: bool,
     ) -> Result<Opened, Refusal> {
         let ino = Nodes::ino(node);
-        let read_only =
-            self.options.read_only || self.owner.role == segue_core::nouns::Role::Reader;
-        if mode.writable && read_only {
-            return Err(Refusal::ReadOnly);
-        }
-        let ask = self.lm(ino).closes()
-            && !self.core().tree.is_pending(ino)
-            && !self.core().tree.is_promised(ino, self.now())
-            && !self.remote.is_offline();
-        let known = self.core().tree.peek(ino).map(|attr| attr.size);
-        let found = match ask {
-            true => self.ask_attr(ino).await?,
-            false => self.getattr_to_read(ino, &mode, caller.pid).await?,
-        };
-        if !is_second && self.core().is_removed_elsewhere(ino) {
-            return Err(Refusal::Stale);
-        }
-        self.tell_size(ino, known.filter(|_| !is_second), found.size).await?;
-        if mode.writable && self.core().is_closed_for_good(ino) {
+        let OpenMode { writable, truncate: truncates, .. } = mode;
+        let open = Call::Open(OpenCall { ino, writable, truncates, is_second });
+        self.call_fetching(idle::class_of(caller.pid), open).await?;
+        self.kernel.forgotten().await;
+        if writable && self.core().is_closed_for_good(ino) {
             // What is written would be nobody's. The kernel looks the name up again.
             return Err(Refusal::Stale);
         }
         let opened = self.add_handle(node, mode, caller.clone())?;
-        if mode.truncate {
+        if truncates {
             let emptied = self.resize(ino, By::Open(caller), 0, mode.kills_set_ids);
             emptied.inspect_err(|_| self.close(opened.handle))?;
         }
         Ok(opened)
-    }
-
-    /// Has the kernel know that `ino`, which it is opening, has another size than was `known`: it
-    /// ends reads at the size that it knows, and fills its last page with zeros where a file
-    /// became shorter. An open that is stale it begins anew with the name, of which the answer has
-    /// the size; a second time it would tell the program.
-    async fn tell_size(&self, ino: Ino, known: Option<u64>, size: u64) -> Result<(), Refusal> {
-        let is_new = known.is_some_and(|known| known != size);
-        if is_new && self.core().handles.opens_anew(ino, self.now()) {
-            return Err(Refusal::Stale);
-        }
-        self.kernel.forgotten().await;
-        Ok(())
     }
 
     /// A handle of what the kernel calls `node`.

@@ -3,20 +3,17 @@
 use std::ops::Range;
 
 use segue_core::host::action::{Await, Done, Event, Gap, Undone};
-use segue_core::host::cache::{FileData, Sight};
+use segue_core::host::cache::Sight;
 use segue_core::host::call::{Call, FetchCall};
-use segue_core::nouns::{Attr, Class, Ino, Version};
+use segue_core::nouns::{Class, Ino, Version};
 use segue_core::refusal::Refusal;
 use segue_core::wire::FETCH_MAX;
 use segue_rpc::Rpc;
 
-use super::data::OpenMode;
 use super::shell::{Asked, Ran, Running};
 use super::why::waits;
-use super::{Mount, Shared, idle};
+use super::{Mount, Shared};
 
-/// A file up to this size is fetched when it is opened: one question, as for its attributes alone.
-const SMALL: u64 = 64 << 10;
 /// What is fetched goes into its container in pieces of so many bytes.
 const PIECE: u64 = 1 << 20;
 
@@ -89,36 +86,6 @@ impl Drop for Gathered<'_> {
 }
 
 impl Mount {
-    /// Attributes of `ino`, which is being opened. Of data that are not here the server is asked in
-    /// any case, also where it has promised to tell of changes, and sooner is better: whether
-    /// another host removed the file since its name was looked up can be told from an open, with
-    /// which the kernel begins anew, but not from a read.
-    pub(super) async fn getattr_to_read(
-        self: &Shared,
-        ino: Ino,
-        mode: &OpenMode,
-        pid: u32,
-    ) -> Result<Attr, Refusal> {
-        let attr = self.getattr(ino).await?;
-        let is_asked = !mode.truncate && !self.remote.is_silent();
-        if !is_asked || self.core().tree.is_pending(ino) {
-            return Ok(attr);
-        }
-        self.load(ino)?;
-        let is_here = |file: &mut FileData| file.is_valid(0..attr.size, attr.size);
-        if self.core().file(ino).is_some_and(is_here) {
-            return Ok(attr);
-        }
-        if attr.size > SMALL {
-            return self.ask_attr(ino).await;
-        }
-        match self.fetch_at(idle::class_of(pid), ino, 0..attr.size).await {
-            Err(Refusal::Stale) => self.ask_attr(ino).await,
-            // A read tells of anything else.
-            _ => self.core().tree.peek(ino).copied().ok_or(Refusal::Stale),
-        }
-    }
-
     /// Returns when all of `range` is here. Without room for it that is refused.
     pub(super) async fn fetch(self: &Shared, ino: Ino, range: Range<u64>) -> Result<(), Refusal> {
         self.fetch_at(Class::Fetch, ino, range).await
@@ -131,7 +98,8 @@ impl Mount {
         ino: Ino,
         range: Range<u64>,
     ) -> Result<(), Refusal> {
-        self.call_fetching(class, FetchCall { ino, range, passes: false }).await.map(drop)
+        let call = Call::Fetch(FetchCall { ino, range, passes: false });
+        self.call_fetching(class, call).await.map(drop)
     }
 
     /// Bytes of a file of which some are not here and cannot be kept here.
@@ -141,16 +109,16 @@ impl Mount {
         range: Range<u64>,
         class: Class,
     ) -> Result<Vec<u8>, Refusal> {
-        self.call_fetching(class, FetchCall { ino, range, passes: true }).await
+        let call = Call::Fetch(FetchCall { ino, range, passes: true });
+        self.call_fetching(class, call).await
     }
 
-    /// Carries out a call that fetches. Returns the bytes that pass.
-    async fn call_fetching(
+    /// Carries out a call that fetches at that class. Returns the bytes that pass.
+    pub(super) async fn call_fetching(
         self: &Shared,
         class: Class,
-        fetch: FetchCall,
+        call: Call,
     ) -> Result<Vec<u8>, Refusal> {
-        let call = Call::Fetch(fetch.clone());
         let (rpc, mut running) = (Rpc::new(Class::Fetch), Running::new(self, &call));
         let mut event = Event::Call { id: running.id, call };
         let mut passed = Vec::new();
@@ -159,15 +127,15 @@ impl Mount {
                 Ran::Answered(answer) => return answer.map(|_| passed),
                 Ran::Asks(asked) => asked,
             };
-            if class == Class::Fetch && matches!(asked, Asked::Fetch(_) | Asked::Await(_)) {
-                self.fetches.want(fetch.ino, &fetch.range);
+            if class == Class::Fetch {
+                self.want(&asked);
             }
             let done = match asked {
                 Asked::Fetch(gap) => {
                     let data = || format!("{} bytes of data", gap.range.end - gap.range.start);
                     waits(data, self.fetch_demanded(class, &gap)).await.map(|()| Done::Carried)
                 }
-                Asked::Pass(sight) => match self.read_past(fetch.ino, &sight, class).await {
+                Asked::Pass(sight) => match self.read_past(&sight, class).await {
                     Ok(bytes) => {
                         passed = bytes;
                         Ok(Done::Carried)
@@ -185,8 +153,17 @@ impl Mount {
         }
     }
 
+    /// Whoever fetches what is asked for without hurry is to hurry.
+    fn want(&self, asked: &Asked) {
+        match asked {
+            Asked::Fetch(gap) => self.fetches.want(gap.ino, &gap.range),
+            Asked::Await(Await { data: Some((ino, range)), .. }) => self.fetches.want(*ino, range),
+            _ => {}
+        }
+    }
+
     /// Waits until something was settled or fetched.
-    async fn progressed(&self, Await { since, at_most }: Await) -> Result<Done, Refusal> {
+    async fn progressed(&self, Await { since, at_most, .. }: Await) -> Result<Done, Refusal> {
         let mut settled = self.settled.subscribe();
         let fetched = self.fetched.notified();
         tokio::pin!(fetched);
@@ -280,10 +257,10 @@ impl Mount {
         Ok(())
     }
 
-    async fn read_past(&self, ino: Ino, sight: &Sight, class: Class) -> Result<Vec<u8>, Refusal> {
-        let Range { start, end } = sight.range;
+    async fn read_past(&self, sight: &Sight, class: Class) -> Result<Vec<u8>, Refusal> {
+        let (Range { start, end }, ino) = (sight.range.clone(), sight.ino);
         let len = usize::try_from(end - start).map_err(|_| Refusal::TooLarge)?;
-        let is_nothing_here = sight.missing.first() == Some(&sight.range);
+        let is_nothing_here = sight.missing.first() == Some(&(start..end));
         let mut bytes = match is_nothing_here {
             true => vec![0; len],
             false => {

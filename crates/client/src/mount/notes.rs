@@ -86,7 +86,7 @@ impl Mount {
     pub(super) fn noted(&self, load: &Load) -> Noted {
         let node = |ino| known("index.db", self.index.node(ino)).flatten();
         match load {
-            Load::FreeSpace => Noted::default(),
+            Load::FreeSpace | Load::Data(_) => Noted::default(),
             Load::Node(ino) => Noted { nodes: node(*ino).into_iter().collect(), names: Vec::new() },
             Load::Name(at) => {
                 let meaning = known("index.db", self.index.name(at.parent, &at.name)).flatten();

@@ -79,7 +79,7 @@ pub(super) struct Running<'a> {
 impl<'a> Running<'a> {
     pub(super) fn new(mount: &'a Mount, call: &Call) -> Running<'a> {
         let id = CallId(mount.calls.fetch_add(1, Ordering::Relaxed));
-        let changes = !matches!(call, Call::Look(_) | Call::Fetch(_));
+        let changes = !matches!(call, Call::Look(_) | Call::Fetch(_) | Call::Open(_));
         let (made, held, told) = Default::default();
         Running { mount, id, changes, made, held, told, is_over: false }
     }

@@ -189,6 +189,8 @@ pub enum Load {
     Node(Ino),
     /// The notes of a name, of its directory and of its inode.
     Name(Dentry),
+    /// The note of a file's data, for [`Host::load`](crate::host::Host::load): [`Done::Carried`].
+    Data(Ino),
     /// The note of a directory. If all its names are noted, these with their inodes.
     Listing(Ino),
 }
@@ -287,12 +289,14 @@ pub struct Gap {
 }
 
 /// What a call waits for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Await {
     /// That [`Host::progress`](crate::host::Host::progress) is another number than this.
     pub since: u64,
     /// For so long.
     pub at_most: Option<Duration>,
+    /// Bytes of a file that others fetch.
+    pub data: Option<(Ino, Range<u64>)>,
 }
 
 /// Bytes to preserve.

@@ -16,6 +16,7 @@ mod fetches;
 mod levels;
 mod looks;
 mod names;
+mod opens;
 mod passthrough;
 mod places;
 mod recover;

@@ -207,11 +207,15 @@ impl Mount {
                 let answered = self.named(thread, answer);
                 self.threads[thread].answered = Some(answered);
             }
+            // The name is looked up again.
+            Ran::Answered(Err(Refusal::Stale)) | Ran::Later => {}
             Ran::Answered(Err(_)) if !matches!(asking.request, Request::Getattr(_)) => {
                 self.threads[thread].tries = TRIES;
             }
             // The result is in the cache, or will be.
-            Ran::Answered(_) | Ran::Later => {}
+            Ran::Answered(answer) => {
+                self.threads[thread].opened = answer.ok().and_then(|answer| answer.ino);
+            }
         }
         self.act_for(Caller::default());
         Ok(Some(thread))

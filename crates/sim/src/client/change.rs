@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use segue_core::host::cache::XattrMap;
-use segue_core::host::call::{Answer, Call, Look, NameCall, RenameFlag, Seen};
+use segue_core::host::call::{Answer, Call, Look, NameCall, OpenCall, RenameFlag, Seen};
 use segue_core::nouns::{Attr, Dentry, Ino, Kind, Name, NewNode, SetAttr};
 use segue_core::refusal::Refusal;
 
@@ -21,7 +21,7 @@ pub(super) type Attempt<R> = Result<Result<R, Stop>, Violation>;
 impl Mount {
     /// Does `op`, or says what it waits for; then nothing was changed.
     pub(super) fn attempt(&mut self, thread: usize, op: &Op) -> Attempt<Answered> {
-        match self.prepare(op) {
+        match self.prepare(thread, op) {
             Ok(Prepared::Name(call, ino)) => {
                 self.threads[thread].changing = Some(Changing { ino, since: self.changed_at });
                 let call = Call::Name(call, self.caller.clone());
@@ -82,13 +82,14 @@ impl Mount {
         answer.map(|_| Answered::Ino(ino.unwrap_or(Ino::ROOT)))
     }
 
-    fn prepare(&mut self, op: &Op) -> Result<Prepared, Stop> {
+    fn prepare(&mut self, thread: usize, op: &Op) -> Result<Prepared, Stop> {
         match op {
             Op::Create(path) => self.create(path, NewNode::File, 0o644),
             Op::Mkdir(path) => self.create(path, NewNode::Directory, 0o755),
             Op::Symlink(path, target) => self.create(path, NewNode::Symlink(target.clone()), 0o777),
             Op::Write { path, keep, .. } => {
                 let attr = self.file(path)?;
+                self.opens(thread, attr.ino, true)?;
                 self.load(attr.ino)?;
                 Ok(Prepared::Write { ino: attr.ino, keep: *keep })
             }
@@ -123,9 +124,25 @@ impl Mount {
             }
             Op::Read(path) => {
                 let attr = self.file(path)?;
+                self.opens(thread, attr.ino, false)?;
                 Ok(Prepared::Answer(Answered::Bytes(self.read(attr.ino, 0..u64::MAX)?)))
             }
             other => self.prepare_unusual(other),
+        }
+    }
+
+    /// Asks what an open asks for, once.
+    fn opens(&mut self, thread: usize, ino: Ino, writable: bool) -> Result<(), Stop> {
+        let state = &self.threads[thread];
+        let is_second = state.tries > 1;
+        if state.opened == Some(ino) {
+            return Ok(());
+        }
+        let open = OpenCall { ino, writable, truncates: false, is_second };
+        match self.start_call(Call::Open(open)).map_err(Stop::Broken)? {
+            Ran::Answered(Err(Refusal::Stale)) | Ran::Later => Err(Stop::Later),
+            Ran::Answered(answer) => Ok(answer.map(drop)?),
+            Ran::Waits(asking) => Err(Stop::Ask(asking)),
         }
     }
 

@@ -82,6 +82,8 @@ pub(crate) struct Thread {
     op: Option<Op>,
     tries: u32,
     waits: bool,
+    /// The file that it has opened.
+    opened: Option<Ino>,
     /// Its last call is under way.
     changing: Option<Changing>,
     /// The answer to that.

@@ -196,6 +196,9 @@ impl Mount {
         Ok(Some(match action {
             Action::Reserve(_, first) => Ok(Done::Reserved(self.kept.reserve_seqs(first))),
             Action::Load(_, Load::FreeSpace) => Ok(Done::Free(u64::MAX)),
+            Action::Load(_, Load::Data(ino)) => {
+                self.load(ino).map(|()| Done::Carried).map_err(Undone::from)
+            }
             Action::Load(_, load) => Ok(Done::Noted(self.kept.index.noted_for(&load))),
             Action::Number(_) => self.take_next_ino().map(Done::Number).map_err(Undone::from),
             Action::Follow(_) => {

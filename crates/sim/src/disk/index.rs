@@ -44,7 +44,7 @@ impl Index {
     pub(crate) fn noted_for(&self, load: &Load) -> Found {
         let node = |ino: Ino| self.nodes.get(&ino).cloned();
         match load {
-            Load::FreeSpace => Found::default(),
+            Load::FreeSpace | Load::Data(_) => Found::default(),
             Load::Node(ino) => {
                 Found { nodes: node(*ino).into_iter().collect(), ..Found::default() }
             }

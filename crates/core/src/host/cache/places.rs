@@ -24,6 +24,8 @@ pub enum Scrap {
 /// Where the bytes of a range of a file are.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sight {
+    /// The file.
+    pub ino: Ino,
     /// What of the range is before the file's end.
     pub range: Range<u64>,
     /// What of it is not here.
@@ -41,7 +43,7 @@ impl Host {
         let range = range.start.min(size)..range.end.min(size);
         let file = self.file(ino)?;
         let missing = file.valid().missing(range.clone()).into_iter().collect();
-        Some(Sight { range, missing, container: file.container(), version: file.version() })
+        Some(Sight { ino, range, missing, container: file.container(), version: file.version() })
     }
 
     /// Containers are numbered from `first` on: higher than in any earlier life.

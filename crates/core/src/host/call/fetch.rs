@@ -127,7 +127,10 @@ impl Host {
         };
         let (ino, range, passes) = (*ino, range.clone(), *passes);
         self.go_on_inner(id, call, now)?;
-        if call.inner.is_some() || self.waits_for_clone(id, call, ino)? {
+        if call.inner.is_some() || self.loads(id, call, ino) {
+            return Ok(Next::Step);
+        }
+        if self.waits_for_clone(id, call, ino)? {
             return Ok(Next::Step);
         }
         if let Some(version) = call.so_far.fetching.changed
@@ -150,9 +153,20 @@ impl Host {
             call.step = Some(Step::Pass(sight.clone()));
             self.act(Action::Pass(id, sight));
         } else if call.so_far.has_room || !self.makes_cache_room(id, call, missing, now)? {
-            self.fetches_gap(id, call, (ino, sight), missing)?;
+            self.fetches_gap(id, call, sight, missing)?;
         }
         Ok(Next::Step)
+    }
+
+    /// Loads what is noted of the data of `ino`, unless that is in memory. It leaves memory once it
+    /// is noted and nobody has the file open. True if that is under way.
+    pub(super) fn loads(&mut self, id: CallId, call: &mut Running, ino: Ino) -> bool {
+        let is_unknown = !self.files.contains_key(&ino);
+        if is_unknown {
+            call.step = Some(Step::Load(Load::Data(ino)));
+            self.act(Action::Load(id, Load::Data(ino)));
+        }
+        is_unknown
     }
 
     /// Fetches the first gap that nobody is fetching, or waits for those who are.
@@ -160,13 +174,14 @@ impl Host {
         &mut self,
         id: CallId,
         call: &mut Running,
-        (ino, Sight { range, version, .. }): (Ino, Sight),
+        Sight { ino, range, version, .. }: Sight,
         missing: u64,
     ) -> Result<(), Refusal> {
         let file = self.file(ino).ok_or(Refusal::Stale)?;
-        let Some(range) = file.to_fetch(range.clone(), range.end).into_iter().next() else {
+        let gap = file.to_fetch(range.clone(), range.end).into_iter().next();
+        let Some(range) = gap else {
             // However often some fetch ends meanwhile, nothing was tried here.
-            self.awaits(id, call, None);
+            self.awaits(id, call, None, Some((ino, range)));
             return Ok(());
         };
         call.so_far.fetching.tries(version, missing)?;
@@ -191,7 +206,7 @@ impl Host {
         if call.so_far.fetching.is_late {
             return Err(Refusal::Unreachable);
         }
-        self.awaits(id, call, Some(self.settings.grace));
+        self.awaits(id, call, Some(self.settings.grace), None);
         Ok(true)
     }
 
@@ -215,7 +230,7 @@ impl Host {
             if fetching.is_late || now.time.since(since) >= TURNS {
                 return Err(Refusal::Stale);
             }
-            self.awaits(id, call, Some(TURN));
+            self.awaits(id, call, Some(TURN), None);
             return Ok(true);
         }
         fetching.changed = None;
@@ -228,10 +243,16 @@ impl Host {
     }
 
     /// Has the call wait until something is settled or fetched.
-    fn awaits(&mut self, id: CallId, call: &mut Running, at_most: Option<Duration>) {
+    fn awaits(
+        &mut self,
+        id: CallId,
+        call: &mut Running,
+        at_most: Option<Duration>,
+        data: Option<(Ino, Range<u64>)>,
+    ) {
         let since = self.progress;
         call.step = Some(Step::Await);
-        self.act(Action::Await(id, Await { since, at_most }));
+        self.act(Action::Await(id, Await { since, at_most, data }));
     }
 
     /// Finds room for `more` bytes in the cache, perhaps where others were. True if that is under
@@ -292,6 +313,9 @@ impl Host {
 
     /// Nobody waits for the end of a call that fetches.
     pub(super) fn end_unanswered(&mut self, call: Running) {
+        if let Some(inner) = call.inner {
+            self.end_unanswered(*inner);
+        }
         if let Some(Step::Fetch(gap)) = call.step {
             self.fetch_ended(gap.ino, gap.range);
             self.wake(Task::Fetched);

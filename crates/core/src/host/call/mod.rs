@@ -12,6 +12,7 @@ mod fetch;
 mod handles;
 mod look;
 mod name;
+mod open;
 mod owner;
 mod paging;
 mod room;
@@ -32,6 +33,8 @@ pub use handles::{Handles, OpenFile};
 use look::Looking;
 pub use look::{Look, Seen};
 pub use name::{NameCall, RenameFlag};
+pub use open::OpenCall;
+use open::Opening;
 pub use owner::Owner;
 pub use room::{Growth, Quota, Room};
 use settle::Settling;
@@ -84,6 +87,9 @@ pub enum Call {
     Name(NameCall, Caller),
     /// A look at names or attributes.
     Look(Look),
+    /// An open of a file. Refused with [`Refusal::Stale`] if the kernel is to look its name up
+    /// again.
+    Open(OpenCall),
     /// Data of a file that are to be here.
     Fetch(FetchCall),
     /// Final outcomes of changes.
@@ -232,6 +238,7 @@ struct SoFar {
     inner_failed: Option<Refusal>,
     settling: Settling,
     fetching: Fetching,
+    opening: Opening,
 }
 
 /// An action that is under way.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Answer, Call, Next, Running, Sealing, Step};
 use crate::host::Host;
-use crate::host::action::{Action, CallId, Done, Event, Now, Task, Undone};
+use crate::host::action::{Action, CallId, Done, Event, Load, Now, Task, Undone};
 use crate::host::cache::Scrap;
 use crate::host::log::{Change, Entry, Instead};
 use crate::nouns::INLINE_MAX;
@@ -20,6 +20,7 @@ impl Host {
                     call,
                     Call::Look(_)
                         | Call::Fetch(_)
+                        | Call::Open(_)
                         | Call::Settle(_)
                         | Call::Seal { .. }
                         | Call::SealAtClose { .. }
@@ -76,6 +77,7 @@ impl Host {
             Call::Change { .. } => self.attempt_change(id, call, now),
             Call::Look(_) => self.attempt_look(id, call, now),
             Call::Name(..) => self.attempt_name(id, call, now),
+            Call::Open(_) => self.attempt_open(id, call, now),
             Call::Fetch(_) => self.attempt_fetch(id, call, now),
             Call::Settle(settle) => {
                 let settle = Arc::clone(settle);
@@ -198,6 +200,7 @@ impl Host {
         match (step, done) {
             (Step::Reserve, Ok(Done::Reserved(through))) => self.reserve_seqs(through),
             (Step::Load(_), Ok(Done::Free(bytes))) => self.space.told(bytes, now.time),
+            (Step::Load(Load::Data(_)), Ok(Done::Carried)) => {}
             (Step::Load(load), Ok(Done::Noted(noted))) => self.noted_was(call, load, noted),
             (Step::Query, done) => {
                 let told = match done {

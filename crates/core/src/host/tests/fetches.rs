@@ -101,10 +101,10 @@ fn what_another_call_fetches_is_waited_for() {
     assert_eq!(gap(&start(&mut host, 2, 50..80, false)), 60..80);
     fill(&mut host, 60..80);
     let waits = go_on(&mut host, 2, Ok(Done::Carried), NOW);
-    let Action::Await(CallId(2), Await { since, at_most: None }) = waits else {
+    let Action::Await(CallId(2), Await { since, at_most: None, data }) = waits else {
         panic!("{waits:?}")
     };
-    assert_eq!(since, host.progress());
+    assert_eq!((since, data), (host.progress(), Some((Ino(7), 50..80))));
     fill(&mut host, 0..60);
     assert_eq!(refusal(go_on(&mut host, 1, Ok(Done::Carried), NOW)), None);
     assert_ne!(since, host.progress());
@@ -239,4 +239,24 @@ fn a_reader_is_told_what_is_here_and_what_to_read_ahead() {
     let here = host.here(Ino(7), &(10..500), 1 << 20).unwrap();
     assert_eq!((here.container, here.ahead), (host.container(Ino(7)), None));
     assert_eq!(host.here(Ino(9), &(0..1), 0), Err(Refusal::Stale));
+}
+
+/// What is noted leaves memory if nobody has the file open. It was taken for nothing then, and its
+/// container stayed for ever.
+#[test]
+fn data_that_left_memory_while_a_call_waited_are_loaded_again() {
+    let mut host = ignorant();
+    start(&mut host, 1, 0..60, false);
+    free(&mut host, 1, 1000);
+    let waits = start(&mut host, 2, 0..60, false);
+    assert!(matches!(waits, Action::Await(..)), "{waits:?}");
+    fill(&mut host, 0..60);
+    assert_eq!(refusal(go_on(&mut host, 1, Ok(Done::Carried), NOW)), None);
+    let notes = host.take_notes();
+    host.noted(&notes, true);
+    assert!(!host.files.contains_key(&Ino(7)));
+    let loads = go_on(&mut host, 2, Ok(Done::Carried), NOW);
+    assert_eq!(loads, Action::Load(CallId(2), Load::Data(Ino(7))));
+    assert!(host.load(Ino(7), notes.files.first().map(|(_, note)| note.clone())));
+    assert_eq!(refusal(go_on(&mut host, 2, Ok(Done::Carried), NOW)), None);
 }
