@@ -130,11 +130,12 @@ impl Host {
         if call.inner.is_some() || self.loads(id, call, ino) {
             return Ok(Next::Step);
         }
-        if self.waits_for_clone(id, call, ino)? {
+        let is_late = std::mem::take(&mut call.so_far.fetching.is_late);
+        if self.waits_for_clone(id, call, ino, is_late)? {
             return Ok(Next::Step);
         }
         if let Some(version) = call.so_far.fetching.changed
-            && self.catches_up(id, call, (ino, version), now)?
+            && self.catches_up(id, call, (ino, version), is_late, now)?
         {
             return Ok(Next::Step);
         }
@@ -199,11 +200,12 @@ impl Host {
         id: CallId,
         call: &mut Running,
         ino: Ino,
+        is_late: bool,
     ) -> Result<bool, Refusal> {
         if !self.is_cloning(ino) {
             return Ok(false);
         }
-        if call.so_far.fetching.is_late {
+        if is_late {
             return Err(Refusal::Unreachable);
         }
         self.awaits(id, call, Some(self.settings.grace), None);
@@ -217,6 +219,7 @@ impl Host {
         id: CallId,
         call: &mut Running,
         (ino, version): (Ino, Version),
+        is_late: bool,
         now: Now,
     ) -> Result<bool, Refusal> {
         // Our own store made that version, and its outcome is on the way; or another host did, and
@@ -225,11 +228,12 @@ impl Host {
         let waits = file.is_some_and(|file| file.version() == version);
         let fetching = &mut call.so_far.fetching;
         if waits {
-            let since = *fetching.waits_since.get_or_insert(now.time);
             // As long as other changes are settled, this file's turn comes.
-            if fetching.is_late || now.time.since(since) >= TURNS {
+            let is_over = |since: Time| is_late || now.time.since(since) >= TURNS;
+            if fetching.waits_since.is_some_and(is_over) {
                 return Err(Refusal::Stale);
             }
+            fetching.waits_since.get_or_insert(now.time);
             self.awaits(id, call, Some(TURN), None);
             return Ok(true);
         }
