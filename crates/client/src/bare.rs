@@ -132,14 +132,14 @@ fn take_mapped(core: &mut Host, ino: Ino, id: ContainerId) {
     }
 }
 
-/// What the log has of a container itself.
+/// Bytes of a container that the log has itself.
 #[derive(Debug)]
 enum Redone {
     Bytes(u64, Vec<u8>),
     Zeros(Range<u64>),
 }
 
-/// What an earlier process left, of which nothing is changed.
+/// The disk of an earlier process, read only.
 struct ReadOnly<'a> {
     directory: &'a Path,
     index: Option<&'a Index>,

@@ -153,7 +153,7 @@ impl Mount {
         }
     }
 
-    /// Whoever fetches what is asked for without hurry is to hurry.
+    /// Raises fetches of the same bytes that go without hurry.
     fn want(&self, asked: &Asked) {
         match asked {
             Asked::Fetch(gap) => self.fetches.want(gap.ino, &gap.range),
@@ -187,13 +187,13 @@ impl Mount {
         if is_late { Err(Refusal::Unreachable) } else { Ok(Done::Carried) }
     }
 
-    /// Fetches what somebody waits for.
+    /// Fetches a gap for a waiting call.
     async fn fetch_demanded(&self, class: Class, gap: &Gap) -> Result<(), Refusal> {
         let rpc = Rpc::new(class);
         let fetched = self.fetch_gap(gap.ino, gap.version, gap.range.clone(), &rpc);
         match class {
             Class::Fetch => self.fetches.demand(fetched).await,
-            // Whoever else wants it is in a hurry.
+            // A call in a hurry raises it.
             _ => self.fetches.unhurried(gap.ino, &gap.range, &rpc, fetched).await,
         }
     }

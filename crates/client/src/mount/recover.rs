@@ -1,4 +1,4 @@
-//! What an earlier process left in a cache directory, for core to take in.
+//! The cache directory of an earlier process, for the recovery in core.
 
 use std::io;
 use std::ops::Range;
@@ -36,7 +36,7 @@ fn no_index(error: rusqlite::Error) -> io::Error {
 }
 
 impl Left<'_> {
-    /// Has `core` take in what was left.
+    /// Runs the recovery.
     pub(super) fn recover(mut self, core: &mut Host) -> Result<(), MountError> {
         let entries = std::mem::take(&mut self.found.entries);
         let first_unsynced = self.found.durable;

@@ -51,7 +51,7 @@ pub(super) enum Ran {
     Asks(Asked),
 }
 
-/// What takes a while.
+/// Long work that a call waits for.
 #[derive(Debug)]
 pub(super) enum Asked {
     Query(Query),
@@ -246,7 +246,7 @@ impl Mount {
                     Action::Fetch(_, gap) => return Ran::Asks(Asked::Fetch(gap)),
                     Action::Pass(_, sight) => return Ran::Asks(Asked::Pass(sight)),
                     Action::Await(_, awaited) => return Ran::Asks(Asked::Await(awaited)),
-                    // Whoever writes holds the log, and waits for the disk only.
+                    // A writer holds the log. It waits for the disk only.
                     Action::Evict(_) if !running.changes => return Ran::Asks(Asked::Evict),
                     Action::Number(_) => match self.number_at_hand() {
                         Some(ino) => done = Some(Ok(Done::Number(ino))),

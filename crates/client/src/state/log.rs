@@ -6,6 +6,7 @@
 //! first `noted` entries did.
 
 mod format;
+mod older;
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek, SeekFrom, Write};

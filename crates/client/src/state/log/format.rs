@@ -14,7 +14,9 @@ use std::cmp::Ordering;
 use std::io;
 use std::ops::Range;
 
-use segue_core::host::log::{Entry, Entry3};
+use segue_core::host::log::Entry;
+
+use super::older;
 
 /// That the log is older than what was noted of it.
 pub(crate) const SHORT_LOG: &str = "the update log of this host has fewer entries than its index \
@@ -146,7 +148,7 @@ fn decode(bytes: &[u8], file_len: u64, is_older: bool) -> Option<Decoded> {
         return None;
     }
     let entry = match is_older {
-        true => postcard::from_bytes::<Entry3>(body).ok()?.into(),
+        true => older::decode(body)?,
         false => postcard::from_bytes(body).ok()?,
     };
     Some(Decoded { entry, len, synced, data })

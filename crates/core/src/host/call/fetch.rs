@@ -1,11 +1,12 @@
-//! Data that a call waits for: what of a file is not here comes from the server.
+//! Data that a call waits for: missing bytes of a file come from the server.
 //!
 //! ```text
 //!   missing ─▶ room on the disk ─▶ Fetch ─▶ here
 //!                                    └─▶ the server has another version ─▶ catch up ─▶ again
 //! ```
 //!
-//! Gaps are fetched one by one. What another call fetches, or the shell reads ahead, is waited for.
+//! Gaps are fetched one by one. The call waits for bytes that another call fetches, or the shell
+//! reads ahead.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -57,9 +58,9 @@ pub(super) struct Fetching {
     changed: Option<Version>,
     /// The call waits since then for the outcome of the file's own store.
     waits_since: Option<Time>,
-    /// What it waited for did not come in time.
+    /// Its last wait ended without progress.
     is_late: bool,
-    /// The state of the file whose bytes the caller has got.
+    /// The caller has the bytes of the file in this state.
     passed: Option<Sight>,
 }
 
@@ -310,7 +311,7 @@ impl Host {
         Ok(())
     }
 
-    /// What a call waited for came, or did not in time.
+    /// A wait ended, with progress or without.
     pub(super) fn awaited(call: &mut Running, is_late: bool) {
         call.so_far.fetching.is_late = is_late;
     }

@@ -72,8 +72,8 @@ pub(super) fn take_out<D: LeftDisk>(
 }
 
 impl Host {
-    /// Has the index say what was begun, and then the log nothing of it any more. In this order:
-    /// whoever dies in between does it again, and who comes later knows of it from the index.
+    /// Notes in the index which bytes a begun change spoiled, and then takes the change out of the
+    /// log. If the process dies in between, the next one finds the change again.
     pub(super) fn forget_begun<D: LeftDisk>(
         &mut self,
         disk: &mut D,

@@ -1,5 +1,5 @@
-//! After a restart: what an earlier process of this host knew, logged and did not send. The next
-//! one shows it as that process did, and sends it when it can.
+//! After a restart: the next process shows the files as the one before did, and sends the changes
+//! that it had logged.
 //!
 //! ```text
 //!   log ─▶ without changes that were only begun ─▶ with the index: what was known
@@ -24,7 +24,7 @@ use crate::nouns::{Caller, ContainerId, Ino, Name, RangeSet, Time};
 
 pub(in crate::host) use relive::{Needs, needs};
 
-/// What an earlier process left on the disk. A change of it that fails ends the recovery.
+/// The disk of an earlier process. A change of it that fails ends the recovery.
 pub trait LeftDisk {
     /// Why something failed.
     type Error;
@@ -61,7 +61,7 @@ pub trait LeftDisk {
     /// Reserves numbers of changes from `first` on, durably; those below the returned one may be
     /// used.
     fn reserve_seqs(&mut self, first: u64) -> Result<u64, Self::Error>;
-    /// What was written to a container may not be durable.
+    /// Bytes of a container may not be durable.
     fn mark_unsynced(&mut self, ino: Ino, container: ContainerId);
     /// Changes a container, which is made if there is none.
     fn redo(&mut self, key: (Ino, ContainerId), step: Redo<'_>) -> Result<(), Self::Error>;
@@ -70,13 +70,13 @@ pub trait LeftDisk {
     /// Makes containers and log durable, and then the index with these notes, which are what the
     /// first `entries` of the log did.
     fn note(&mut self, notes: &Notes, entries: usize) -> Result<(), Self::Error>;
-    /// Takes out of the log what stands behind `entries`, with which it begins.
+    /// Cuts the log off behind `entries`, with which it begins.
     fn cut_log(&mut self, entries: &[Entry]) -> Result<(), Self::Error>;
-    /// Keeps word, for the user, of what a loss of power took out of the log.
+    /// Keeps word, for the user, of entries that a loss of power took out of the log.
     fn report_lost(&mut self, lost: &[Entry]) -> Result<(), Self::Error>;
     /// Appends to the log.
     fn append(&mut self, entry: &Entry) -> Result<(), Self::Error>;
-    /// Removes what was preserved of other changes than these.
+    /// Removes the preserved bytes of all changes but these.
     fn keep_preserved(&mut self, seqs: &[u64]) -> Result<(), Self::Error>;
     /// Notes that no data are in doubt after a loss of power.
     fn end_doubt(&mut self) -> Result<(), Self::Error>;
@@ -94,7 +94,7 @@ pub struct LeftLog {
 }
 
 impl Host {
-    /// Takes in what was left. Returns data that were written and are nowhere.
+    /// Recovers. Returns data that were written and are nowhere.
     pub fn recover<D: LeftDisk>(
         &mut self,
         disk: &mut D,
@@ -104,7 +104,7 @@ impl Host {
         let LeftLog { mut entries, first_unsynced, lost_power } = left;
         self.reserve_seqs(disk.reserve_seqs(self.next_seq)?);
         let begun = match lost_power {
-            // What came later may rely on it.
+            // Later entries may rely on it.
             true => begun::cut_lost(disk, &mut entries, first_unsynced)?,
             false => begun::take_out(disk, &mut entries, first_unsynced)?,
         };
@@ -133,7 +133,7 @@ impl Host {
         Ok(lost)
     }
 
-    /// Gets into memory what the index has of these; what it has of data is returned.
+    /// Loads notes of inodes and names into memory. Returns the notes of data.
     fn load_needs<D: LeftDisk>(&mut self, disk: &D, needs: Needs) -> BTreeMap<Ino, FileNote> {
         let mut files = BTreeMap::new();
         for ino in needs.inodes {
@@ -178,7 +178,7 @@ impl Host {
         Ok(())
     }
 
-    /// Closes what was written and never sealed into changes.
+    /// Seals data that no process has sealed.
     fn seal_left<D: LeftDisk>(
         &mut self,
         disk: &mut D,
