@@ -57,6 +57,7 @@ impl Mount {
             }),
             Action::Write(_, edit) => Some(self.write_edit(log, &edit, bytes)),
             Action::Undo(_, undo) => Some(self.undo(log, &undo)),
+            Action::ForgetNotes(_, lost) => Some(self.unlocked(log, || self.forget_notes(&lost))),
             action => {
                 self.note_action(running, action);
                 None

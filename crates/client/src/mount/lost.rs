@@ -1,10 +1,10 @@
 //! The server's data directory was put back from a copy: what this host knows of commits that the
 //! server has forgotten is asked for again.
 
-use std::collections::BTreeSet;
-
-use segue_core::host::cache::{FileData, Scrap};
-use segue_core::nouns::{Ino, Version};
+use segue_core::host::action::{Done, LostNotes, Undone};
+use segue_core::host::cache::Scrap;
+use segue_core::host::call::Call;
+use segue_core::nouns::Version;
 use segue_core::refusal::Refusal;
 use segue_core::wire::Welcome;
 
@@ -18,7 +18,7 @@ impl Mount {
         noted.max(Some(self.core().tree.latest()))
     }
 
-    /// Forgets what a server does not know that says so in `welcome`, in memory, on the disk and in
+    /// Forgets what a server does not know that says so in `welcome`, on the disk, in memory and in
     /// the kernel, before anything is asked over its connection.
     pub(super) fn forget_lost(&self, welcome: &Welcome) -> Result<(), Refusal> {
         let Some(history) = &welcome.history else { return Ok(()) };
@@ -29,28 +29,23 @@ impl Mount {
         self.forget_copies();
         // What is being noted is of before.
         let _noting = self.noting.lock();
-        let (dropped, kept) = {
-            let mut core = self.core();
-            let dropped = core.forget_lost(history);
-            let ahead = |(_, file): &(&Ino, &FileData)| file.is_ahead();
-            let kept: BTreeSet<Ino> =
-                core.files.iter().filter(ahead).map(|(ino, _)| *ino).collect();
-            (dropped, kept)
-        };
-        let gone = self.index.forget_lost(history, |ino| kept.contains(&ino));
-        // Durably, before the log knows of any later version: the next hello names the latest one.
+        self.call(Call::Forget(history.clone())).map(drop)
+    }
+
+    /// Forgets notes of the index, durably.
+    pub(super) fn forget_notes(&self, lost: &LostNotes) -> Result<Done, Undone> {
+        let gone = self.index.forget_lost(&lost.history, |ino| lost.kept.contains(&ino));
         let gone = gone.and_then(|gone| self.index.sync().map(|()| gone));
         let gone = gone.map_err(|error| {
             tracing::error!("cannot write index.db: {error}");
             Refusal::Io
         })?;
-        dropped.into_iter().for_each(|ino| self.kernel.forget_data(ino));
         for (ino, container) in gone {
             let is_used = self.core().needs_container(ino, container);
             if !is_used {
                 self.remove(Scrap::Container(ino, container));
             }
         }
-        Ok(())
+        Ok(Done::Carried)
     }
 }

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use segue_core::host::log::Entry;
 
-use self::format::{FILE_HEADER, behind, encode, header, is_older, is_unfinished, parse, parts};
+use self::format::{FILE_HEADER, behind, encode, header, is_unfinished, parse, parts, version};
 pub(crate) use self::format::{FoundLog, Position, REMEDY, SHORT_LOG};
 use super::durable::{sync_data, sync_name};
 use crate::error::MountError;
@@ -137,8 +137,7 @@ impl LogFile {
             .and_then(|()| file.seek(SeekFrom::Start(len)))
             .and_then(|_| file.sync_all())
             .map_err(|error| damaged(error.to_string()))?;
-        let (file, len) = if found.is_older {
-            // No program that does not know them finds entries of this version in it.
+        let (file, len) = if found.is_older() {
             renewed(&path, incarnation, &found).map_err(|error| damaged(error.to_string()))?
         } else {
             (file, len)
@@ -178,12 +177,12 @@ impl LogFile {
         let incarnation = incarnation.map_or(0, |bytes| u32::from_le_bytes(*bytes));
         let damage = parse(&bytes, incarnation, false).err().map(|why| format!("update.log {why}"));
         let Ok((mut found, end)) = parse(&bytes, incarnation, true) else {
-            let entries = behind(&bytes, is_older(&bytes)).collect();
+            let entries = behind(&bytes, version(&bytes)).collect();
             return Ok((FoundLog { entries, ..FoundLog::default() }, damage));
         };
         if damage.is_some() {
             let rest = usize::try_from(end).ok().and_then(|end| bytes.get(end..));
-            found.entries.extend(behind(rest.unwrap_or_default(), found.is_older));
+            found.entries.extend(behind(rest.unwrap_or_default(), found.version));
         }
         Ok((found, damage))
     }

@@ -11,6 +11,7 @@
 //! [`Action::Append`], [`Action::Write`] and [`Action::Undo`] change the update log. From the event
 //! that leads to one of them until its end is reported, no other call may append.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use crate::host::log::{Entry, Payload};
 use crate::host::send::{Claim, WaiterId};
 use crate::nouns::{ContainerId, Dentry, Ino, Name, Outcome, Record, Time, Timestamp, Version};
 use crate::refusal::Refusal;
-use crate::wire::{Looked, Node, Page};
+use crate::wire::{History, Looked, Node, Page};
 
 /// Number of a call, which the shell chooses. No two calls that are not answered have the same.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -174,6 +175,8 @@ pub enum Action {
     Leave(Ino),
     /// The inode of this number has another one now. Do it as early.
     Renumber(Ino),
+    /// Forget notes of the index, durably, and remove containers that are of no use then.
+    ForgetNotes(CallId, Box<LostNotes>),
     /// Wake a task.
     Wake(Task),
     /// Answer a call.
@@ -202,6 +205,15 @@ pub struct Noted {
     pub nodes: Vec<NodeNote>,
     /// Names of one directory. `None`: the name surely meant nothing.
     pub names: Vec<(Name, Option<Ino>)>,
+}
+
+/// Notes of the index that are lost.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LostNotes {
+    /// They are of none of these versions.
+    pub history: History,
+    /// Files whose data stay: they are ahead of the server.
+    pub kept: BTreeSet<Ino>,
 }
 
 /// A question to the server.

@@ -11,7 +11,6 @@ pub mod cache;
 pub mod call;
 pub mod conflict;
 pub mod log;
-mod lost;
 mod notes;
 mod planted;
 mod recover;

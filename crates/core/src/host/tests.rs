@@ -13,6 +13,7 @@ mod calls;
 mod cancel;
 mod exchange;
 mod fetches;
+mod forgets;
 mod levels;
 mod looks;
 mod names;

@@ -1,11 +1,12 @@
 //! The door of the server: what a client says there of its cache, and what it becomes if that is a
 //! copy, as `segue-client`'s mount/session.rs and mount/lost.rs do.
 
-use segue_core::host::cache::FileData;
+use segue_core::host::action::LostNotes;
+use segue_core::host::call::Call;
 use segue_core::host::log::latest_told;
 use segue_core::nouns::{ClientId, Ino, Version};
 use segue_core::refusal::Refusal;
-use segue_core::wire::{Hello, History, Reply, Request, Welcome};
+use segue_core::wire::{Hello, Reply, Request, Welcome};
 
 use super::{Mount, Purpose};
 use crate::Violation;
@@ -97,10 +98,7 @@ impl Mount {
     pub(super) fn greeted(&mut self, hello: &Hello, reply: Reply) -> Result<(), Violation> {
         let client = hello.client;
         match reply {
-            Reply::Welcome(welcome) => {
-                self.welcomed_as(client, welcome);
-                Ok(())
-            }
+            Reply::Welcome(welcome) => self.welcomed_as(client, welcome),
             Reply::Refused(refused)
                 if refused.refusal == Refusal::Copied
                     && self.copied.may_be
@@ -114,7 +112,7 @@ impl Mount {
         }
     }
 
-    fn welcomed_as(&mut self, client: ClientId, welcome: Welcome) {
+    fn welcomed_as(&mut self, client: ClientId, welcome: Welcome) -> Result<(), Violation> {
         if client != self.id {
             self.kept.become_client(client, &welcome.grants);
             self.id = client;
@@ -125,21 +123,25 @@ impl Mount {
         if let Some(history) = &welcome.history {
             self.copied.histories += 1;
             if self.bug != Some(Bug::ClientBelievesForgotten) {
-                self.forget_lost(history);
+                let forgotten = self.host_call(Call::Forget(history.clone()), &[])?;
+                if forgotten.is_err() {
+                    // The next connection tells it again.
+                    self.copied.is_shut_out = true;
+                    return Ok(());
+                }
             }
         }
         (self.copied.is_welcome, self.copied.is_greeted) = (true, true);
         self.kept.grants = welcome.grants;
         self.said_hello = true;
         self.resume(welcome.commit);
+        Ok(())
     }
 
-    /// Forgets what is known of versions that the server has forgotten, in memory and on the disk.
-    fn forget_lost(&mut self, history: &History) {
-        self.core.forget_lost(history);
-        let ahead = |(_, file): &(&Ino, &FileData)| file.is_ahead();
-        let kept: Vec<Ino> = self.core.files.iter().filter(ahead).map(|(ino, _)| *ino).collect();
-        let gone = self.kept.save_index().forget_lost(history, |ino| kept.contains(&ino));
+    /// Forgets notes of versions that the server has forgotten.
+    pub(super) fn forget_notes(&mut self, lost: &LostNotes) {
+        let kept = |ino| lost.kept.contains(&ino);
+        let gone = self.kept.save_index().forget_lost(&lost.history, kept);
         self.kept.sync_index();
         for (ino, container) in gone {
             if !self.core.needs_container(ino, container) {

@@ -218,6 +218,10 @@ impl Mount {
             }
             Action::Write(_, edit) => self.write_edit(&edit, bytes)?,
             Action::Undo(_, undo) => self.undo(*undo)?,
+            Action::ForgetNotes(_, lost) => {
+                self.forget_notes(&lost);
+                Ok(Done::Carried)
+            }
             Action::Remove(scrap) => {
                 self.remove(scrap);
                 return Ok(None);

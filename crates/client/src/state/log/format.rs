@@ -30,9 +30,9 @@ pub(crate) const REMEDY: &str = "put it back from a backup, or extract the pendi
 
 const MAGIC: &[u8; 8] = b"SEGUELOG";
 const VERSION_AT: Range<usize> = 8..12;
-const VERSION: u32 = 4;
-/// Its entries are read, and written anew before any other.
-pub(super) const OLDER: u32 = 3;
+const VERSION: u32 = 5;
+/// The oldest version that is read. Entries of older versions are written anew before any other.
+pub(super) const OLDEST: u32 = 3;
 pub(super) const FILE_HEADER: usize = 32;
 const ENTRY_HEADER: usize = 32;
 /// Longest entry: a change with its ranges.
@@ -46,7 +46,7 @@ pub(crate) struct Position {
 }
 
 /// A log as it was read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct FoundLog {
     pub(crate) entries: Vec<Entry>,
     pub(crate) generation: u64,
@@ -54,11 +54,24 @@ pub(crate) struct FoundLog {
     pub(crate) noted: usize,
     /// The data of so many entries were durable.
     pub(crate) durable: usize,
-    /// It is of an older version.
-    pub(super) is_older: bool,
+    /// Its version.
+    pub(super) version: u32,
+}
+
+impl Default for FoundLog {
+    fn default() -> FoundLog {
+        let (entries, version) = (Vec::new(), VERSION);
+        FoundLog { entries, generation: 0, noted: 0, durable: 0, version }
+    }
 }
 
 impl FoundLog {
+    /// True if it is to be written anew before anything is added: no program of its version would
+    /// know what is.
+    pub(super) fn is_older(&self) -> bool {
+        self.version < VERSION
+    }
+
     /// How many of its `many` entries an index knows that was saved at `position`; `None` if it
     /// knows of more than there are. The log was durable first, so that is damage.
     pub(crate) fn noted_at(&self, position: Position, many: usize) -> Option<usize> {
@@ -92,7 +105,8 @@ fn seq_of(entry: &Entry) -> u64 {
         | Entry::Replaced(_)
         | Entry::Synced
         | Entry::Nameless(_)
-        | Entry::Spoiled { .. } => 0,
+        | Entry::Spoiled { .. }
+        | Entry::Forgot(_) => 0,
     }
 }
 
@@ -136,7 +150,7 @@ struct Decoded {
 ///
 /// An entry knows of no more than stands in its file, which is `file_len` long: so most of what is
 /// none is told without a checksum.
-fn decode(bytes: &[u8], file_len: u64, is_older: bool) -> Option<Decoded> {
+fn decode(bytes: &[u8], file_len: u64, version: u32) -> Option<Decoded> {
     let (body_len, rest) = bytes.split_first_chunk::<4>()?;
     let (crc, rest) = rest.split_first_chunk::<4>()?;
     let len = ENTRY_HEADER.checked_add(u32::from_le_bytes(*body_len) as usize)?;
@@ -147,22 +161,22 @@ fn decode(bytes: &[u8], file_len: u64, is_older: bool) -> Option<Decoded> {
     if synced.max(data) > file_len || crc32c::crc32c(rest) != u32::from_le_bytes(*crc) {
         return None;
     }
-    let entry = match is_older {
-        true => older::decode(body)?,
-        false => postcard::from_bytes(body).ok()?,
+    let entry = match version {
+        OLDEST => older::decode(body)?,
+        _ => postcard::from_bytes(body).ok()?,
     };
     Some(Decoded { entry, len, synced, data })
 }
 
 /// Good entries behind a bad one.
-fn decode_behind(rest: &[u8], file_len: u64, is_older: bool) -> Vec<Decoded> {
-    let at = |skip| rest.get(skip..).and_then(|bytes| decode(bytes, file_len, is_older));
+fn decode_behind(rest: &[u8], file_len: u64, version: u32) -> Vec<Decoded> {
+    let at = |skip| rest.get(skip..).and_then(|bytes| decode(bytes, file_len, version));
     (1..rest.len()).filter_map(at).collect()
 }
 
 /// The good entries in a part of a file.
-pub(super) fn behind(rest: &[u8], is_older: bool) -> impl Iterator<Item = Entry> {
-    decode_behind(rest, u64::MAX, is_older).into_iter().map(|decoded| decoded.entry)
+pub(super) fn behind(rest: &[u8], version: u32) -> impl Iterator<Item = Entry> {
+    decode_behind(rest, u64::MAX, version).into_iter().map(|decoded| decoded.entry)
 }
 
 /// The header and what follows it; `None` if the file does not begin as a log.
@@ -170,9 +184,11 @@ pub(super) fn parts(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     bytes.split_at_checked(FILE_HEADER).filter(|(head, _)| head.starts_with(MAGIC))
 }
 
-/// True if the file is of an older version that can be read.
-pub(super) fn is_older(bytes: &[u8]) -> bool {
-    bytes.get(VERSION_AT) == Some(&OLDER.to_le_bytes())
+/// The version of a file, if that can be read. Otherwise, the newest that can.
+pub(super) fn version(bytes: &[u8]) -> u32 {
+    let said = bytes.get(VERSION_AT).and_then(|bytes| bytes.first_chunk::<4>());
+    let said = said.map_or(VERSION, |bytes| u32::from_le_bytes(*bytes));
+    if (OLDEST..VERSION).contains(&said) { said } else { VERSION }
 }
 
 /// True if a process may have died while it made the file: it has a part of the header, or zeros.
@@ -195,11 +211,9 @@ pub(super) fn parse(
     let number = |at: usize| head.get(at..).and_then(|rest| rest.first_chunk::<8>());
     let number = |at| number(at).map_or(0, |bytes| u64::from_le_bytes(*bytes));
     let begins = Position { generation: number(16), entries: number(24) };
-    let is_older = is_older(bytes);
+    let version = version(bytes);
     let mut expected = header(incarnation, begins);
-    if is_older {
-        expected.splice(VERSION_AT, OLDER.to_le_bytes());
-    }
+    expected.splice(VERSION_AT, version.to_le_bytes());
     if head != expected {
         return Err(
             "is of another version of segue, or of another incarnation of this cache".into()
@@ -207,14 +221,14 @@ pub(super) fn parse(
     }
     let file_len = bytes.len() as u64;
     let (mut entries, mut ends, mut at, mut data) = (Vec::new(), Vec::new(), 0, 0);
-    while let Some(decoded) = body.get(at..).and_then(|rest| decode(rest, file_len, is_older)) {
+    while let Some(decoded) = body.get(at..).and_then(|rest| decode(rest, file_len, version)) {
         entries.push(decoded.entry);
         at += decoded.len;
         ends.push((FILE_HEADER + at) as u64);
         data = data.max(decoded.data);
     }
     let (rest, offset) = (body.get(at..).unwrap_or_default(), (FILE_HEADER + at) as u64);
-    let behind = decode_behind(rest, file_len, is_older);
+    let behind = decode_behind(rest, file_len, version);
     let was_synced = behind.iter().any(|later| later.synced > offset);
     if was_synced || (!restarted && !behind.is_empty()) {
         return Err(format!(
@@ -231,5 +245,5 @@ pub(super) fn parse(
     }
     let noted = usize::try_from(begins.entries).unwrap_or(usize::MAX);
     let durable = ends.partition_point(|end| *end <= data).max(noted.min(entries.len()));
-    Ok((FoundLog { entries, generation: begins.generation, noted, durable, is_older }, offset))
+    Ok((FoundLog { entries, generation: begins.generation, noted, durable, version }, offset))
 }

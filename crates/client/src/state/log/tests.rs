@@ -4,9 +4,10 @@ use segue_core::host::log::{
     After, Change, DataChange, Instead, Logged, Payload, Replaced, WritePlace,
 };
 use segue_core::nouns::{Base, Caller, ContainerId, Ino, Outcome, Record, Timestamp, Version};
+use segue_core::wire::History;
 
 use super::super::durable::failing;
-use super::format::{OLDER, framed};
+use super::format::{OLDEST, framed};
 use super::*;
 
 fn change(seq: u64) -> Entry {
@@ -246,7 +247,7 @@ fn a_log_of_the_version_before_is_read_and_then_is_of_this_one() {
         replaced(vec![2], Instead::Rename(ino, Box::new(rename))),
     ]);
     let mut bytes = header(1, Position { generation: 6, entries: 2 });
-    bytes.splice(8..12, OLDER.to_le_bytes());
+    bytes.splice(8..12, OLDEST.to_le_bytes());
     bodies.iter().for_each(|body| bytes.extend(framed(body, 0, (0, 0)).unwrap()));
     fs::write(&path, &bytes).unwrap();
     let (read, damage) = LogFile::read(&path).unwrap();
@@ -256,8 +257,30 @@ fn a_log_of_the_version_before_is_read_and_then_is_of_this_one() {
     assert_eq!(log.position(), Position { generation: 6, entries: 8 });
     log.append(&change(5)).unwrap();
     drop(log);
-    assert_ne!(fs::read(&path).unwrap()[8..12], OLDER.to_le_bytes());
+    assert_ne!(fs::read(&path).unwrap()[8..12], OLDEST.to_le_bytes());
     let (_, found) = LogFile::open(path, 1, false).unwrap();
     expected.push(change(5));
     assert_eq!((&found.entries, found.generation, found.noted), (&expected, 6, 2));
+}
+
+/// A program of version 4 does not know all entries of this one.
+#[test]
+fn a_log_of_the_version_before_is_read_and_renewed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("update.log");
+    let mut bytes = header(1, Position::default());
+    bytes.splice(8..12, 4u32.to_le_bytes());
+    let again = Entry::Replaced(Replaced { seqs: vec![5], by: Instead::Unsealed });
+    for entry in [change(5), again.clone()] {
+        bytes.extend(framed(&postcard::to_stdvec(&entry).unwrap(), 0, (0, 0)).unwrap());
+    }
+    fs::write(&path, &bytes).unwrap();
+    let (mut log, found) = LogFile::open(path.clone(), 1, false).unwrap();
+    assert_eq!(found.entries, [change(5), again.clone()]);
+    assert_eq!(fs::read(&path).unwrap()[8..12], 5u32.to_le_bytes());
+    let forgot = Entry::Forgot(History { epoch: 1, lives: vec![(1, 2)] });
+    log.append(&forgot).unwrap();
+    drop(log);
+    let (_, found) = LogFile::open(path, 1, false).unwrap();
+    assert_eq!(found.entries, [change(5), again, forgot]);
 }

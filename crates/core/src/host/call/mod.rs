@@ -9,6 +9,7 @@ mod below;
 mod change;
 mod edit;
 mod fetch;
+mod forget;
 mod handles;
 mod look;
 mod name;
@@ -29,6 +30,7 @@ pub use answers::Followed;
 pub use below::{UnsentBelow, is_below};
 use fetch::Fetching;
 pub use fetch::{FetchCall, Here};
+use forget::Forgetting;
 pub use handles::{Handles, OpenFile};
 use look::Looking;
 pub use look::{Look, Seen};
@@ -49,6 +51,7 @@ use crate::host::log::Entry;
 use crate::host::send::{Claim, WaiterId};
 use crate::nouns::{Caller, ContainerId, Ino, Record, Version};
 use crate::refusal::Refusal;
+use crate::wire::History;
 
 /// What is called.
 #[derive(Clone, PartialEq, Debug)]
@@ -94,6 +97,9 @@ pub enum Call {
     Fetch(FetchCall),
     /// Final outcomes of changes.
     Settle(Arc<Settle>),
+    /// The server was put back from a copy and has these versions: what is known of others is
+    /// asked for again. Nothing may be noted in the index meanwhile.
+    Forget(History),
     /// A copy of all data of one file to an empty one, by the server. It waits for the outcome.
     Clone {
         /// The one.
@@ -236,6 +242,7 @@ struct SoFar {
     times: Vec<Record>,
     /// Why a part of it failed.
     inner_failed: Option<Refusal>,
+    has_forgotten: bool,
     settling: Settling,
     fetching: Fetching,
     opening: Opening,
@@ -255,6 +262,7 @@ enum Step {
     Pass(Sight),
     Await,
     Settle(Arc<Settle>),
+    Forget(Forgetting),
     Preserve(Preserve),
     Append(Box<Entry>, Sealing),
     Write(Box<Edit>),

@@ -22,6 +22,7 @@ impl Host {
                         | Call::Fetch(_)
                         | Call::Open(_)
                         | Call::Settle(_)
+                        | Call::Forget(_)
                         | Call::Seal { .. }
                         | Call::SealAtClose { .. }
                 );
@@ -83,6 +84,7 @@ impl Host {
                 let settle = Arc::clone(settle);
                 self.attempt_settle(id, call, &settle, now)
             }
+            Call::Forget(_) => self.attempt_forget(id, call),
             Call::Clone { .. } => self.attempt_clone(id, call, now),
             Call::Mapped { ino, container } => {
                 let place = (*ino, *container);
@@ -217,6 +219,7 @@ impl Host {
             (Step::Number, Ok(Done::Number(ino))) => call.so_far.facts.number = Some(ino),
             (Step::Follow | Step::Keep, Ok(Done::Carried)) => {}
             (Step::Settle(settle), Ok(Done::Carried)) => self.settled(call, &settle, now),
+            (Step::Forget(by), Ok(Done::Carried)) => self.forgotten(id, call, by),
             (Step::Fetch(gap), done) => self.fetched(call, gap, done.map(drop))?,
             (Step::Pass(sight), done) => Host::passed(call, sight, done.map(drop))?,
             (Step::Await, done) => Host::awaited(call, done.is_err()),

@@ -69,6 +69,7 @@ impl Host {
                     file.spoiled(range);
                 }
             }
+            Entry::Forgot(history) => drop(self.forget_lost(&history)),
             Entry::Settled { .. } | Entry::Synced => {}
         }
     }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Change, DataChange, Logged};
 use crate::nouns::{Base, ContainerId, Ino, Outcome, Record, Timestamp};
+use crate::wire::History;
 
 /// One entry of the log file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -62,6 +63,9 @@ pub enum Entry {
     },
     /// Pending changes are not sent as they are.
     Replaced(Replaced),
+    /// The server was put back from a copy and has these versions: entries before this may tell of
+    /// others, which nobody has.
+    Forgot(History),
 }
 
 /// Pending changes that are replaced, by one change or by nothing.

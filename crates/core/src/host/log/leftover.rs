@@ -60,11 +60,17 @@ impl Written {
 
 /// The latest version that the outcomes in a log file tell.
 pub fn latest_told<'a>(entries: impl IntoIterator<Item = &'a Entry>) -> Option<Version> {
-    let told = entries.into_iter().filter_map(|entry| match entry {
-        Entry::Settled { outcome, .. } => Some(outcome.touched()),
-        _ => None,
-    });
-    told.flatten().map(Attr::latest).max()
+    let mut told = Vec::new();
+    for entry in entries {
+        match entry {
+            Entry::Settled { outcome, .. } => {
+                told.extend(outcome.touched().iter().map(Attr::latest));
+            }
+            Entry::Forgot(history) => told.retain(|version| history.has(*version)),
+            _ => {}
+        }
+    }
+    told.into_iter().max()
 }
 
 /// What the entries of a log file leave to be done.
@@ -115,7 +121,7 @@ impl Replay {
             }
             Entry::Settled { seq, outcome } => self.settled(*seq, outcome),
             Entry::Replaced(replaced) => self.replaced(replaced),
-            Entry::Synced | Entry::Nameless(_) | Entry::Spoiled { .. } => {}
+            Entry::Synced | Entry::Nameless(_) | Entry::Spoiled { .. } | Entry::Forgot(_) => {}
         }
     }
 

@@ -166,6 +166,7 @@ impl Shell {
                 let entry = edit.entry(|| Payload::Inline(vec![1; 4]));
                 ("write", Some(entry), Done::Carried)
             }
+            Action::ForgetNotes(..) => ("forget notes", None, Done::Carried),
             Action::Undo(_, undo) => ("undo", Some(undo.entry), Done::Carried),
             // What quotas have left is not known here.
             Action::Wake(Task::Quotas) | Action::Made(_) => return None,

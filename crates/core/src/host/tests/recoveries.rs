@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::host::cache::{FileNote, NodeNote};
-use crate::host::log::{Redo, SUM_BLOCK};
+use crate::host::log::{Redo, SUM_BLOCK, latest_told};
 use crate::host::{LeftDisk, LeftLog};
 use crate::nouns::RangeSet;
+use crate::wire::History;
 
 const MANY: u32 = 1000;
 
@@ -236,4 +237,22 @@ fn a_loss_of_power_cuts_the_log_off_at_the_first_data_that_are_missing() {
         assert_eq!(disk.log.len(), logged, "with the change that closes what was written");
         assert_eq!(disk.is_doubted, next.is_in_doubt());
     }
+}
+
+/// The index did not know the outcomes, and the server told nothing again: what was changed after
+/// it had been put back was later than what it had forgotten.
+#[test]
+fn outcomes_that_the_server_has_forgotten_are_not_believed_after_a_restart() {
+    let (_, mut log) = stored(Payload::Inline(vec![7; 10]));
+    let history = History { epoch: 1, lives: vec![(1, 2), (8, 9)] };
+    log.push(Entry::Forgot(history.clone()));
+    let outcome = Outcome::Done { touched: vec![attr(6, Kind::File, 9)] };
+    log.push(Entry::Settled { seq: 3, outcome: Box::new(outcome) });
+    assert_eq!(latest_told(&log), Some(version(9)));
+    log.pop();
+    assert_eq!(latest_told(&log), Some(version(2)), "3 is none of its versions");
+    let mut disk = Remains { log, ..Remains::default() };
+    let next = disk.recover(MANY, false).unwrap();
+    assert!(history.has(next.tree.latest()), "{:?}", next.tree.latest());
+    assert!(!next.files[&Ino(5)].is_valid(0..1, 10));
 }
