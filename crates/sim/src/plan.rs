@@ -362,7 +362,7 @@ impl More {
             reads_ahead: rng.chance(600),
             notes_max: rng.pick(&[None, None, Some(300), Some(2000)]),
             lingers: rng.chance(400),
-            lm: rng.pick(&[Lm::Async, Lm::Async, delay(5), delay(40), log(1), log(10)]),
+            lm: rng.pick(&[Lm::Async, delay(5), delay(40), log(1), log(10), Lm::Close, Lm::Sync]),
         }
     }
 }

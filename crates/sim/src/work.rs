@@ -112,7 +112,9 @@ fn xattr(rng: &mut Rng) -> Vec<u8> {
 /// A value for it; a level is the file's own from then on.
 fn value_of(name: &[u8], rng: &mut Rng) -> Vec<u8> {
     match name {
-        ATTRIBUTE => rng.pick(&[&b"async"[..], b"delay:20s", b"log:5s"]).to_vec(),
+        ATTRIBUTE => {
+            rng.pick(&[&b"async"[..], b"delay:20s", b"log:5s", b"close", b"sync"]).to_vec()
+        }
         _ => vec![b'x'; index(rng.between(1, 9))],
     }
 }

@@ -61,7 +61,7 @@ pub(super) async fn written(
 
 async fn ended(mount: Shared, changed: Result<Option<Changed>, Refusal>) -> Result<(), Refusal> {
     match changed? {
-        Some(changed) => mount.waited_for(changed).await,
+        Some(changed) => mount.waited_for(changed).await.map(drop),
         None => Ok(()),
     }
 }

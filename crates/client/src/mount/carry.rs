@@ -4,7 +4,6 @@ use std::ops::Range;
 
 use segue_core::host::action::{Action, Change, Done, Edit, Load, Preserve, Task, Undo, Undone};
 use segue_core::host::log::{Entry, Payload, SUM_BLOCK};
-use segue_core::host::send::Claim;
 use segue_core::nouns::INLINE_MAX;
 use segue_core::refusal::Refusal;
 
@@ -58,21 +57,20 @@ impl Mount {
             Action::Write(_, edit) => Some(self.write_edit(log, &edit, bytes)),
             Action::Undo(_, undo) => Some(self.undo(log, &undo)),
             Action::ForgetNotes(_, lost) => Some(self.unlocked(log, || self.forget_notes(&lost))),
+            Action::KeepHeld(seq) => {
+                self.unlocked(log, || self.keep_held(running, seq));
+                None
+            }
             action => {
-                self.note_action(running, action);
+                self.note_action(action);
                 None
             }
         }
     }
 
     /// Carries out an action that no call waits for.
-    fn note_action(&self, running: &mut Running<'_>, action: Action) {
+    fn note_action(&self, action: Action) {
         match action {
-            Action::Tell { seq, waiter, claim, outcome } => {
-                let is_told = self.waiters.tell(waiter, *outcome);
-                let most = running.told.entry(seq).or_insert(Claim::Nothing);
-                *most = if is_told { claim.max(*most) } else { *most };
-            }
             Action::Remove(scrap) => self.remove(scrap),
             Action::KeepBasis(ino, container, version) => {
                 self.keep_basis(ino, container, version);

@@ -7,9 +7,7 @@
 //! becomes a conflict copy later.
 
 use segue_core::host::call::{Call, NameCall, RenameFlag};
-use segue_core::nouns::{
-    Attr, Caller, Class, Dentry, Ino, Name, NewNode, Outcome, Record, RenameMode, SetAttr,
-};
+use segue_core::nouns::{Attr, Caller, Class, Dentry, Ino, Name, NewNode, Record, SetAttr};
 use segue_core::refusal::Refusal;
 use segue_rpc::Rpc;
 
@@ -34,49 +32,14 @@ impl Mount {
 
     /// Carries out a change of names or attributes. Returns the inode that it is about.
     async fn change(&self, call: NameCall, caller: Caller) -> Result<Option<Ino>, Refusal> {
-        let by = caller.clone();
-        let Changed { ino, made, told, slowed_by, .. } =
-            self.call_asking(&Rpc::new(Class::Fetch), Call::Name(call, caller)).await?;
-        let Some(record) = made else { return Ok(ino) };
-        lock(&self.conflicts).changed(&record);
-        self.slow_down(slowed_by).await;
-        let Some(told) = told else { return Ok(ino) };
-        match self.outcome(told).await {
-            Ok(Outcome::Refused { refusal }) => Err(refusal),
-            Ok(Outcome::Conflict { parent, name, copy, .. }) => {
-                self.give_way(record, (parent, name, copy), by)?;
-                Err(Refusal::Exists)
-            }
-            Ok(_) | Err(Refusal::Unreachable) => Ok(ino),
-            Err(refusal) => Err(refusal),
+        let call = Call::Name(call, caller);
+        let Changed { ino, made, slowed_by, .. } =
+            self.call_asking(&Rpc::new(Class::Fetch), call).await?;
+        if let Some(record) = made {
+            lock(&self.conflicts).changed(&record);
+            self.slow_down(slowed_by).await;
         }
-    }
-
-    /// The caller is told that the name exists: so what was made beside it must go, and what was
-    /// renamed gets its old name again.
-    fn give_way(
-        &self,
-        change: Record,
-        (parent, name, ino): (Ino, Name, Ino),
-        caller: Caller,
-    ) -> Result<(), Refusal> {
-        let is_new = matches!(change, Record::Create { .. });
-        let record = match change {
-            Record::Rename { from_parent, from_name, .. } => {
-                let (to_parent, to_name) = (from_parent, from_name);
-                let (from_parent, from_name) = (parent, name);
-                let (mode, open) = (RenameMode::Replace(None), false);
-                Record::Rename { from_parent, from_name, ino, to_parent, to_name, mode, open }
-            }
-            _ if self.core().tree.is_directory(ino) => Record::Rmdir { parent, name, ino },
-            _ => Record::Unlink { parent, name, ino, open: false },
-        };
-        self.log_record(record, caller)?;
-        if is_new {
-            // The kernel never heard of it.
-            self.core().let_go(ino);
-        }
-        Ok(())
+        Ok(ino)
     }
 
     pub(super) async fn new_ino(&self) -> Result<Ino, Refusal> {

@@ -6,8 +6,9 @@
 
 use segue_core::host::Copied;
 use segue_core::host::call::Call;
-use segue_core::nouns::Outcome;
+use segue_core::nouns::{Class, Outcome};
 use segue_core::refusal::Refusal;
+use segue_rpc::Rpc;
 
 use super::Mount;
 
@@ -23,10 +24,10 @@ impl Mount {
         }
         let (bytes, caller) = (asked, to.caller.clone());
         let call = Call::Clone { from: from.ino, to: to.ino, bytes, caller };
-        let told = self.call(call)?.told.ok_or(Refusal::NotSupported)?;
+        let copied = self.call_asking(&Rpc::new(Class::Fetch), call).await;
         let size = self.core().tree.peek(from.ino).map_or(0, |attr| attr.size);
-        match self.outcome(told).await {
-            Ok(Outcome::Done { touched })
+        match copied.ok().and_then(|copied| copied.outcome).as_deref() {
+            Some(Outcome::Done { touched })
                 if touched.iter().any(|attr| attr.ino == to.ino && attr.size == size) =>
             {
                 Ok(size)

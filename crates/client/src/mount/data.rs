@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use segue_core::host::cache::{FileData, Nodes, Way};
 use segue_core::host::call::{By, Call, EditCall, Followed, OpenCall, OpenFile, What};
-use segue_core::host::send::Claim;
-use segue_core::nouns::{Attr, Caller, ContainerId, Ino, Outcome};
+use segue_core::nouns::{Attr, Caller, ContainerId, Ino};
 use segue_core::refusal::Refusal;
 use segue_fuse::BackingId;
 
 use super::metrics::Asked;
 use super::notes::known;
-use super::{Awaited, Changed, Mount, Shared, idle};
+use super::{Changed, Mount, Shared, idle};
 use crate::options::FsyncLevel;
 use crate::state::Container;
 
@@ -221,30 +220,30 @@ impl Mount {
 
     /// Writes into the open file that the kernel calls `node`.
     pub(crate) fn write(
-        &self,
+        self: &Shared,
         (node, handle): (u64, u64),
         Written { offset, append, bytes, kills_set_ids }: Written<'_>,
     ) -> Result<Changed, Refusal> {
         let what = What::Write { offset, len: bytes.len() as u64, append };
         let (ino, by) = (Nodes::ino(node), By::Handle(handle));
-        self.call_with(Call::Edit(EditCall { ino, by, what, kills_set_ids }), bytes)
+        self.begin(Call::Edit(EditCall { ino, by, what, kills_set_ids }), bytes)
     }
 
     /// Changes the size of a file.
     pub(super) fn resize(
-        &self,
+        self: &Shared,
         ino: Ino,
         by: By,
         size: u64,
         kills_set_ids: bool,
     ) -> Result<Changed, Refusal> {
         let what = What::Resize { size, is_backed: false };
-        self.call(Call::Edit(EditCall { ino, by, what, kills_set_ids }))
+        self.begin(Call::Edit(EditCall { ino, by, what, kills_set_ids }), &[])
     }
 
     /// Changes the size of a file that may not be open.
     pub(crate) async fn truncate(
-        &self,
+        self: &Shared,
         ino: Ino,
         size: u64,
         SizeChange { open, kills_set_ids }: SizeChange,
@@ -253,27 +252,23 @@ impl Mount {
         self.getattr(ino).await?;
         self.load(ino)?;
         let by = if open { By::Inode(caller) } else { By::Name(caller) };
-        if let Some(told) = self.resize(ino, by, size, kills_set_ids)?.told {
-            self.committed(told).await?;
+        let resized = self.resize(ino, by, size, kills_set_ids)?;
+        let waits = resized.rest.is_some();
+        self.waited_for(resized).await?;
+        if waits {
             self.visible().await?;
         }
         self.getattr(ino).await
     }
 
-    /// Closes what was written to `ino` into a change for the server. With `wait` the result hears
-    /// when everything of `ino` so far is settled, if anything is not.
-    pub(crate) fn seal(
-        &self,
-        ino: Ino,
-        caller: Caller,
-        wait: bool,
-    ) -> Result<Option<Awaited>, Refusal> {
-        self.call(Call::Seal { ino, caller, waits: wait }).map(|changed| changed.told)
+    /// Makes what was written to `ino` a change for the server.
+    pub(super) fn seal(&self, ino: Ino, caller: Caller) -> Result<(), Refusal> {
+        self.call(Call::Seal { ino, caller, waits: false }).map(drop)
     }
 
     /// close(2): under `close` and `sync` it waits until the server has the file, and all other
     /// hosts have heard of it.
-    pub(crate) async fn flush(&self, number: u64) -> Result<(), Refusal> {
+    pub(crate) async fn flush(self: &Shared, number: u64) -> Result<(), Refusal> {
         let handle = self.handle(number)?;
         if !handle.writable {
             return Ok(());
@@ -288,28 +283,10 @@ impl Mount {
             }
             return self.handle(number)?.refusal();
         }
-        if let Some(told) = self.seal(handle.ino, caller, true)? {
-            self.committed(told).await?;
-        }
+        let sealed = self.begin(Call::Seal { ino: handle.ino, caller, waits: true }, &[])?;
+        self.waited_for(sealed).await?;
         self.visible().await?;
         self.handle(number)?.refusal()
-    }
-
-    /// Waits as long as a change asks for: for room in the log, and for the server.
-    pub(crate) async fn waited_for(&self, changed: Changed) -> Result<(), Refusal> {
-        self.slow_down(changed.slowed_by).await;
-        match changed.told {
-            Some(told) => self.committed(told).await,
-            None => Ok(()),
-        }
-    }
-
-    /// Waits until the server has a change. A conflict is no failure: both versions are kept.
-    pub(crate) async fn committed(&self, told: Awaited) -> Result<(), Refusal> {
-        match self.outcome(told).await? {
-            Outcome::Refused { refusal } => Err(refusal),
-            _ => Ok(()),
-        }
     }
 
     /// fsync(2).
@@ -317,12 +294,13 @@ impl Mount {
         let handle = self.handle(number)?;
         self.note_writes(&handle)?;
         let server = self.options.fsync == FsyncLevel::Server;
-        let told = match self.options.read_only {
-            true => None,
-            false => self.seal(handle.ino, handle.caller.clone(), server)?,
+        let (ino, caller) = (handle.ino, handle.caller.clone());
+        let sealed = match self.options.read_only {
+            true => Changed::default(),
+            false => self.begin(Call::Seal { ino, caller, waits: server }, &[])?,
         };
-        self.core().cover(handle.caller.session, handle.ino);
-        let synced = self.synced(told).await;
+        self.core().cover(handle.caller.session, ino);
+        let synced = self.synced(sealed).await;
         // Of a refusal it is told once, and not by what follows. What a map wrote in vain this host
         // knows by itself.
         let mut core = self.core();
@@ -341,15 +319,14 @@ impl Mount {
         session: u32,
     ) -> Result<(), Refusal> {
         let ino = self.directory(handle).ok_or(Refusal::Invalid)?.ino;
-        let told = {
+        let last = {
             let mut core = self.core();
             core.cover(session, ino);
             let server = self.options.fsync == FsyncLevel::Server;
-            let last = if server { core.queue.last_of(ino) } else { Vec::new() };
-            let told = last.into_iter().map(|seq| self.await_as(&mut core, seq, Claim::Nothing));
-            told.collect::<Vec<_>>()
+            if server { core.queue.last_of(ino) } else { Vec::new() }
         };
-        self.synced(told).await
+        let committing = self.begin(Call::Committed(last), &[])?;
+        self.synced(committing).await
     }
 
     /// syncfs(2) by a process session.
@@ -360,13 +337,10 @@ impl Mount {
         self.sync_disk().await.and(noted)
     }
 
-    /// What was changed so far is durable here, and these changes on the server if syncs are to
-    /// mean that.
-    async fn synced(self: &Shared, told: impl IntoIterator<Item = Awaited>) -> Result<(), Refusal> {
+    /// What was changed so far is durable here, and on the server as far as that is waited for.
+    async fn synced(self: &Shared, changed: Changed) -> Result<(), Refusal> {
         self.sync_disk().await?;
-        for told in told {
-            self.committed(told).await?;
-        }
+        self.waited_for(changed).await?;
         match self.options.fsync {
             FsyncLevel::Server => self.visible().await,
             FsyncLevel::Local => Ok(()),

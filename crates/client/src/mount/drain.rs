@@ -17,8 +17,6 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use super::upload::Prepared;
-use super::waiters::Awaited;
-use super::why::waits;
 use super::{Mount, Shared, lock};
 use crate::remote::WireChunk;
 
@@ -334,32 +332,5 @@ impl Mount {
             core.queue.is_empty() && !core.has_unsealed()
         };
         settled || is_long(REWRITE_PENDING.min(most))
-    }
-
-    /// Waits for an outcome, but for an unreachable server no longer than `grace`.
-    pub(crate) async fn outcome(&self, told: Awaited) -> Result<Outcome, Refusal> {
-        let verdict = || "the server to commit the change".to_owned();
-        waits(verdict, self.outcome_inner(told)).await
-    }
-
-    async fn outcome_inner(&self, mut told: Awaited) -> Result<Outcome, Refusal> {
-        let mut link = self.remote.link().watch();
-        // Counted from the loss of the link: every failed attempt to connect changes its state.
-        let mut until = None;
-        loop {
-            let offline = self.remote.is_offline();
-            if !offline {
-                until = None;
-            }
-            let grace = || self.remote.link().patience_left(self.options.grace);
-            let deadline = *until.get_or_insert_with(|| Instant::now() + grace());
-            tokio::select! {
-                outcome = told.outcome() => return outcome.ok_or(Refusal::Unreachable),
-                _ = link.changed() => {}
-                () = tokio::time::sleep_until(deadline), if offline => {
-                    return Err(Refusal::Unreachable);
-                }
-            }
-        }
     }
 }

@@ -2,13 +2,14 @@
 
 use std::ops::Range;
 
-use segue_core::host::action::{Await, Done, Event, Gap, Undone};
+use segue_core::host::action::{Await, Done, Event, Gap, Patience, Undone};
 use segue_core::host::cache::Sight;
 use segue_core::host::call::{Call, FetchCall};
 use segue_core::nouns::{Class, Ino, Version};
 use segue_core::refusal::Refusal;
 use segue_core::wire::FETCH_MAX;
 use segue_rpc::Rpc;
+use tokio::time::Instant;
 
 use super::shell::{Asked, Ran, Running};
 use super::why::waits;
@@ -163,12 +164,12 @@ impl Mount {
     }
 
     /// Waits until something was settled or fetched.
-    async fn progressed(&self, Await { since, at_most, .. }: Await) -> Result<Done, Refusal> {
+    pub(super) async fn progressed(&self, awaited: Await) -> Result<Done, Refusal> {
         let mut settled = self.settled.subscribe();
         let fetched = self.fetched.notified();
         tokio::pin!(fetched);
         fetched.as_mut().enable();
-        if self.core().progress() != since {
+        if self.core().progress() != awaited.since {
             return Ok(Done::Carried);
         }
         let progress = async {
@@ -177,14 +178,40 @@ impl Mount {
                 _ = settled.changed() => {}
             }
         };
-        let is_late = match at_most {
-            Some(time) => tokio::time::timeout(time, progress).await.is_err(),
-            None => {
-                waits(|| "data that were already on their way".to_owned(), progress).await;
+        let what = match awaited.data {
+            Some(_) => "data that were already on their way",
+            None => "the server to commit the change",
+        };
+        let is_late = match awaited.patience {
+            Patience::AtMost(time) => tokio::time::timeout(time, progress).await.is_err(),
+            Patience::Ever => {
+                waits(|| what.to_owned(), progress).await;
                 false
             }
+            Patience::Grace => waits(|| what.to_owned(), self.loses_patience(progress)).await,
         };
         if is_late { Err(Refusal::Unreachable) } else { Ok(Done::Carried) }
+    }
+
+    /// Waits for `progress`; true if the connection was lost for longer than `grace` before.
+    async fn loses_patience(&self, progress: impl Future<Output = ()>) -> bool {
+        tokio::pin!(progress);
+        let mut link = self.remote.link().watch();
+        // Counted from the loss of the link: every failed attempt to connect changes its state.
+        let mut until = None;
+        loop {
+            let is_offline = self.remote.is_offline();
+            if !is_offline {
+                until = None;
+            }
+            let left = || self.remote.link().patience_left(self.options.grace);
+            let deadline = *until.get_or_insert_with(|| Instant::now() + left());
+            tokio::select! {
+                () = &mut progress => return false,
+                _ = link.changed() => {}
+                () = tokio::time::sleep_until(deadline), if is_offline => return true,
+            }
+        }
     }
 
     /// Fetches a gap for a waiting call.

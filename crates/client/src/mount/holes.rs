@@ -46,7 +46,7 @@ struct Known {
 impl Mount {
     /// fallocate(2).
     pub(crate) fn allocate(
-        &self,
+        self: &Shared,
         handle: u64,
         asked: Allocation,
     ) -> Result<Option<Changed>, Refusal> {
@@ -63,7 +63,7 @@ impl Mount {
             _ => return Ok(None),
         };
         let (by, kills_set_ids) = (By::Handle(handle), asked.kills_set_ids);
-        self.call(Call::Edit(EditCall { ino, by, what, kills_set_ids })).map(Some)
+        self.begin(Call::Edit(EditCall { ino, by, what, kills_set_ids }), &[]).map(Some)
     }
 
     /// Where what is looked for begins, from `offset` on; `None` if there is none. The end of

@@ -54,7 +54,7 @@ impl Mount {
     /// Seals a file before its writer asks for it.
     pub(super) fn seal_early(&self, ino: Ino) {
         let writer = self.core().sealer(ino).unwrap_or_else(Caller::nobody);
-        if let Err(refusal) = self.seal(ino, writer, false) {
+        if let Err(refusal) = self.seal(ino, writer) {
             tracing::warn!("inode {ino}: its data are not queued yet: {refusal}");
         }
     }

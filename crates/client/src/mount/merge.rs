@@ -73,7 +73,7 @@ impl Mount {
     }
 
     /// Merges what `kept` tells of with what has the name; false if it may be possible later.
-    async fn merge(&self, kept: &Kept) -> Result<bool, Refusal> {
+    async fn merge(self: &Shared, kept: &Kept) -> Result<bool, Refusal> {
         let (Some((parent, name)), Some(twice)) = (kept.place(), &kept.twice) else {
             return Ok(true);
         };
@@ -96,7 +96,7 @@ impl Mount {
     }
 
     async fn merge_file(
-        &self,
+        self: &Shared,
         (parent, name): (Ino, &Name),
         copy: &Attr,
         other: &Attr,
@@ -105,10 +105,10 @@ impl Mount {
         if self.compare_files(copy, other).await? != Are::Same {
             return Ok(false);
         }
-        let Some(mut told) = self.remove_same((parent, name), copy, by)? else { return Ok(false) };
+        let Some(removing) = self.remove_same((parent, name), copy, by)? else { return Ok(false) };
         // However long that takes: what becomes of it is not the user's to deal with.
-        match told.outcome().await.ok_or(Refusal::Unreachable)? {
-            Outcome::Refused { .. } => Ok(false),
+        match self.waited_for(removing).await?.outcome.as_deref() {
+            Some(Outcome::Refused { .. }) => Ok(false),
             _ => {
                 lock(&self.conflicts).forget(parent, name.as_bytes());
                 self.kernel.forget_data(parent);
@@ -119,7 +119,7 @@ impl Mount {
 
     /// Moves all that is in `from` into another directory.
     async fn merge_into(
-        &self,
+        self: &Shared,
         from: Ino,
         into: Ino,
         by: &Caller,
@@ -148,9 +148,9 @@ impl Mount {
                 }
                 (_, Are::Unsettled) => is_left = true,
                 (_, Are::Same) => {
-                    let told = self.remove_same((from, &name), &ours, by)?;
-                    is_left |= told.is_none();
-                    removed.extend(told);
+                    let removing = self.remove_same((from, &name), &ours, by)?;
+                    is_left |= removing.is_none();
+                    removed.extend(removing);
                 }
                 _ => {
                     let moved = Record::Rename {
@@ -164,7 +164,7 @@ impl Mount {
                     };
                     let (caller, claim) = (by.clone(), Some(Claim::Answers));
                     let call = Call::Change { record: moved, caller, claim, expects: None };
-                    under_way.push((self.call(call)?, ino, name.clone()));
+                    under_way.push((self.begin(call, &[])?, ino, name.clone()));
                 }
             }
             self.kernel.forget_name(from, name.clone());
@@ -173,20 +173,21 @@ impl Mount {
         self.kernel.forget_data(from);
         self.kernel.forget_data(into);
         // Whoever waits is told of a refusal, which is not kept for the user then.
-        for (Changed { seq, told, .. }, ino, name) in under_way {
-            let Some((seq, told)) = seq.zip(told) else { continue };
-            match self.outcome(told).await? {
-                Outcome::Refused { refusal } => return Err(refusal),
-                Outcome::Conflict { parent, name: copy, .. } => {
-                    self.keep_copy((seq, ino, by), (into, &name), (parent, &copy))?;
+        for (moving, ino, name) in under_way {
+            let Changed { seq, outcome, .. } = self.waited_for(moving).await?;
+            match outcome.as_deref() {
+                Some(Outcome::Refused { refusal }) => return Err(*refusal),
+                Some(Outcome::Conflict { parent, name: copy, .. }) => {
+                    let seq = seq.ok_or(Refusal::Io)?;
+                    self.keep_copy((seq, ino, by), (into, &name), (*parent, copy))?;
                     self.merges.new.notify_one();
                 }
                 _ => {}
             }
         }
-        for mut told in removed {
-            let outcome = told.outcome().await.ok_or(Refusal::Unreachable)?;
-            is_left |= matches!(outcome, Outcome::Refused { .. });
+        for removing in removed {
+            let outcome = self.waited_for(removing).await?.outcome;
+            is_left |= matches!(outcome.as_deref(), Some(Outcome::Refused { .. }));
         }
         if is_left { Err(Refusal::NotEmpty) } else { Ok(()) }
     }

@@ -57,7 +57,6 @@ mod told;
 mod upload;
 pub(crate) mod verify;
 mod visible;
-mod waiters;
 mod watching;
 pub(crate) mod why;
 mod xattr;
@@ -90,7 +89,6 @@ pub(crate) use kernel::KernelCache;
 pub(crate) use shell::Changed;
 pub use start::{MountPlan, Ready, mount};
 pub(crate) use sync::Scope;
-pub(crate) use waiters::Awaited;
 
 /// Inodes kept in memory.
 const NODE_LIMIT: usize = 500_000;
@@ -124,7 +122,6 @@ pub(crate) struct Mount {
     /// each new connection: it forgets the outcomes below.
     acked_below: Arc<AtomicU64>,
     directories: Mutex<directories::Directories>,
-    waiters: waiters::Told,
     /// By the directory whose quota it is; no more than a volume has of those.
     last_space: Mutex<BTreeMap<Option<Ino>, Space>>,
     lanes: drain::Lanes,
@@ -174,7 +171,6 @@ impl Mount {
         let mut core = self.core.lock();
         let (session, answered) = self.remote.session();
         core.tree.follow(session, answered);
-        self.waiters.forget_left(&mut core);
         core
     }
 

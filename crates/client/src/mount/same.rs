@@ -10,7 +10,7 @@ use segue_core::host::send::Claim;
 use segue_core::nouns::{Attr, Caller, Ino, Kind, Name, Record};
 use segue_core::refusal::Refusal;
 
-use super::{Awaited, Mount, lock};
+use super::{Changed, Mount, Shared, lock};
 
 /// What a copy and what it stands beside are.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,22 +65,22 @@ impl Mount {
         }
     }
 
-    /// Removes `copy` as it was compared; whoever waits hears whether the server did. `None` if it
+    /// Removes `copy` as it was compared. [Wait](Mount::waited_for) for the outcome. `None` if it
     /// is another one by now, or somebody has it open.
     pub(super) fn remove_same(
-        &self,
+        self: &Shared,
         (parent, name): (Ino, &Name),
         copy: &Attr,
         by: &Caller,
-    ) -> Result<Option<Awaited>, Refusal> {
+    ) -> Result<Option<Changed>, Refusal> {
         let record = Record::Unlink { parent, name: name.clone(), ino: copy.ino, open: false };
         let (claim, expects) = (Some(Claim::Answers), Some(copy.data_version));
         let call = Call::Change { record, caller: by.clone(), claim, expects };
-        let told = match self.call(call) {
+        let removing = match self.begin(call, &[]) {
             Err(Refusal::Changed) => None,
-            changed => changed?.told,
+            removing => Some(removing?),
         };
         self.kernel.forget_name(parent, name.clone());
-        Ok(told)
+        Ok(removing)
     }
 }

@@ -6,7 +6,6 @@
 //! the server and the index, the copying of bytes to preserve, and eviction. A look leaves the log
 //! alone.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use segue_core::host::action::{
@@ -14,18 +13,17 @@ use segue_core::host::action::{
 };
 use segue_core::host::cache::Sight;
 use segue_core::host::call::{Answer, Call, EditCall, Look, Seen, What};
-use segue_core::host::send::Claim;
-use segue_core::nouns::{Class, Ino, Record};
+use segue_core::nouns::{Class, Ino, Outcome, Record};
 use segue_core::refusal::Refusal;
 use segue_rpc::Rpc;
 
 use super::park::Parking;
-use super::{Awaited, Mount, lock};
+use super::{Mount, Shared, lock};
 use crate::rank::Held;
 use crate::state::LogFile;
 
 /// The answer to a call.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Changed {
     /// The result of a look.
     pub(super) seen: Option<Box<Seen>>,
@@ -37,8 +35,10 @@ pub(crate) struct Changed {
     pub(super) made: Option<Record>,
     /// The change in the log, if the call made one.
     pub(super) seq: Option<u64>,
-    /// The outcome that the caller is to wait for.
-    pub(super) told: Option<Awaited>,
+    /// The outcome of the change, if the call waited for that.
+    pub(super) outcome: Option<Box<Outcome>>,
+    /// It waits for an outcome.
+    pub(super) rest: Option<Rest>,
     /// The update log is nearly full: the caller waits for so many bytes that it added.
     pub(super) slowed_by: Option<u64>,
 }
@@ -71,17 +71,53 @@ pub(super) struct Running<'a> {
     made: Option<Record>,
     /// Fates of changes that the call may still have to keep.
     pub(super) held: Vec<Parking<'a>>,
-    /// The largest claim of a told waiter, by change.
-    pub(super) told: BTreeMap<u64, Claim>,
     is_over: bool,
+}
+
+/// A call of which the rest is to wait for an outcome. Dropping it ends the wait.
+pub(crate) struct Rest {
+    mount: Shared,
+    id: CallId,
+    awaited: Option<Await>,
+}
+
+impl std::fmt::Debug for Rest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Rest").field(&self.id).finish()
+    }
+}
+
+impl Rest {
+    async fn end(mut self) -> Result<Changed, Refusal> {
+        let Some(awaited) = self.awaited.take() else { return Ok(Changed::default()) };
+        let mount = &self.mount;
+        let running = Running::of(mount, self.id);
+        let done = mount.progressed(awaited).await.map_err(Undone::from);
+        let event = Event::Done { id: running.id, done };
+        mount.go_on(&Rpc::new(Class::Fetch), running, event).await
+    }
+}
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        if self.awaited.is_some() {
+            drop(Running::of(&self.mount, self.id));
+        }
+    }
 }
 
 impl<'a> Running<'a> {
     pub(super) fn new(mount: &'a Mount, call: &Call) -> Running<'a> {
         let id = CallId(mount.calls.fetch_add(1, Ordering::Relaxed));
         let changes = !matches!(call, Call::Look(_) | Call::Fetch(_) | Call::Open(_));
-        let (made, held, told) = Default::default();
-        Running { mount, id, changes, made, held, told, is_over: false }
+        let mut running = Running::of(mount, id);
+        running.changes = changes;
+        running
+    }
+
+    /// A call that was begun, and is in nobody else's hands.
+    fn of(mount: &'a Mount, id: CallId) -> Running<'a> {
+        Running { mount, id, changes: true, made: None, held: Vec::new(), is_over: false }
     }
 }
 
@@ -114,11 +150,17 @@ impl Mount {
 
     /// Carries out a call that asks nothing.
     pub(super) fn call(&self, call: Call) -> Result<Changed, Refusal> {
-        self.call_with(call, &[])
+        let mut running = Running::new(self, &call);
+        let event = Event::Call { id: running.id, call };
+        match self.run(&mut running, event, &[]) {
+            Ran::Answered(answer) => answer,
+            Ran::Asks(ask) => Err(cannot_wait(&ask)),
+        }
     }
 
-    /// The same of a write of `bytes`.
-    pub(super) fn call_with(&self, mut call: Call, bytes: &[u8]) -> Result<Changed, Refusal> {
+    /// Carries out a call, of which the [rest](Changed::rest) may be to wait for an outcome. It may
+    /// write `bytes`.
+    pub(super) fn begin(self: &Shared, mut call: Call, bytes: &[u8]) -> Result<Changed, Refusal> {
         let edited = if let Call::Edit(edit) = &call { Some(edit.ino) } else { None };
         let _writing = edited.map(|ino| self.containers.writing(ino));
         if let Call::Edit(EditCall { ino, what: What::Resize { is_backed, .. }, .. }) = &mut call {
@@ -128,11 +170,24 @@ impl Mount {
         let event = Event::Call { id: running.id, call };
         match self.run(&mut running, event, bytes) {
             Ran::Answered(answer) => answer,
-            Ran::Asks(ask) => {
-                tracing::error!("a call that cannot wait asks for {ask:?}");
-                Err(Refusal::Io)
+            Ran::Asks(Asked::Await(awaited)) => {
+                running.is_over = true;
+                let (mount, id, awaited) = (Shared::clone(self), running.id, Some(awaited));
+                let rest = Some(Rest { mount, id, awaited });
+                Ok(Changed { rest, ..Changed::default() })
             }
+            Ran::Asks(ask) => Err(cannot_wait(&ask)),
         }
+    }
+
+    /// Waits as long as a call asks for: for the outcome of a change, and for room in the log.
+    pub(crate) async fn waited_for(&self, changed: Changed) -> Result<Changed, Refusal> {
+        let changed = match changed.rest {
+            Some(rest) => rest.end().await?,
+            None => changed,
+        };
+        self.slow_down(changed.slowed_by).await;
+        Ok(changed)
     }
 
     /// Looks at the cache only.
@@ -157,8 +212,18 @@ impl Mount {
 
     /// Carries out a call that may have to ask the server, with questions that go as `rpc`.
     pub(super) async fn call_asking(&self, rpc: &Rpc, call: Call) -> Result<Changed, Refusal> {
-        let mut running = Running::new(self, &call);
-        let mut event = Event::Call { id: running.id, call };
+        let running = Running::new(self, &call);
+        let event = Event::Call { id: running.id, call };
+        self.go_on(rpc, running, event).await
+    }
+
+    /// Goes on with a call that was begun.
+    async fn go_on(
+        &self,
+        rpc: &Rpc,
+        mut running: Running<'_>,
+        mut event: Event,
+    ) -> Result<Changed, Refusal> {
         loop {
             match self.run(&mut running, event, &[]) {
                 Ran::Answered(answer) => return answer,
@@ -177,6 +242,7 @@ impl Mount {
                 self.query(rpc, query).await.map(|told| Done::Told(Box::new(told)))
             }
             Asked::Number => self.new_ino().await.map(Done::Number),
+            Asked::Await(awaited) => self.progressed(awaited).await,
             asked => {
                 tracing::error!("a call that does not fetch asks for {asked:?}");
                 Err(Refusal::Io)
@@ -231,11 +297,6 @@ impl Mount {
                 for action in actions {
                     self.carry_out_action(running, action, bytes, &mut log);
                 }
-                drop(log);
-                // Nothing has happened if it failed.
-                if answer.is_ok() {
-                    self.keep_untold(running);
-                }
                 let made = running.made.take();
                 return Ran::Answered(answer.map(|answer| Changed { made, ..answer }));
             }
@@ -276,12 +337,11 @@ impl Mount {
         let (mut actions, mut answer) = (Vec::new(), None);
         while let Some(action) = core.poll_action() {
             match action {
-                // While the core is locked, nothing settles what the caller waits for.
                 Action::Reply(_, result) => {
                     answer = Some(result.map(|answer| {
-                        let Answer { seen, is_cached, ino, seq, waiter, slowed_by } = answer;
-                        let told = waiter.map(|waiter| self.waiters.hears(waiter));
-                        Changed { seen, is_cached, ino, seq, told, slowed_by, made: None }
+                        let Answer { seen, is_cached, ino, seq, outcome, slowed_by } = answer;
+                        let (made, rest) = (None, None);
+                        Changed { seen, is_cached, ino, seq, outcome, slowed_by, made, rest }
                     }));
                 }
                 Action::Leave(ino) => {
@@ -296,15 +356,17 @@ impl Mount {
         (actions, answer)
     }
 
-    /// Keeps the fates that no waiter was told.
-    fn keep_untold(&self, running: &mut Running<'_>) {
-        for parking in std::mem::take(&mut running.held) {
-            let told = running.told.get(&parking.kept.logged.seq);
-            if parking.kept.is_unreported(told.copied().unwrap_or(Claim::Nothing)) {
-                // It fails with words, and the change is settled.
-                self.keep(&parking).ok();
-                self.merges.new.notify_one();
-            }
+    /// Keeps the fate of change `seq`, of which no caller hears.
+    pub(super) fn keep_held(&self, running: &Running<'_>, seq: u64) {
+        if let Some(parking) = running.held.iter().find(|held| held.kept.logged.seq == seq) {
+            // It fails with words, and the change is settled.
+            self.keep(parking).ok();
+            self.merges.new.notify_one();
         }
     }
+}
+
+fn cannot_wait(asked: &Asked) -> Refusal {
+    tracing::error!("a call that cannot wait asks for {asked:?}");
+    Refusal::Io
 }

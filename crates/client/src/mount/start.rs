@@ -277,7 +277,6 @@ fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Asse
         merges: Default::default(),
         acked_below,
         directories: Mutex::default(),
-        waiters: Default::default(),
         lanes: Lanes::default(),
         unseen: Mutex::default(),
         limiter,

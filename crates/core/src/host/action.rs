@@ -18,8 +18,7 @@ use std::time::Duration;
 use crate::host::cache::{NodeNote, Promised, Scrap, Sight, XattrMap};
 use crate::host::call::{Answer, Call, Kept};
 use crate::host::log::{Entry, Payload};
-use crate::host::send::{Claim, WaiterId};
-use crate::nouns::{ContainerId, Dentry, Ino, Name, Outcome, Record, Time, Timestamp, Version};
+use crate::nouns::{ContainerId, Dentry, Ino, Name, Record, Time, Timestamp, Version};
 use crate::refusal::Refusal;
 use crate::wire::{History, Looked, Node, Page};
 
@@ -137,20 +136,11 @@ pub enum Action {
     AppendAll(CallId, Vec<Entry>),
     /// Keep the fate of a change for the user, durably.
     Keep(CallId, Box<Kept>),
-    /// Open the data of the change. When the call is answered, keep its fate if no waiter with a
-    /// large enough claim was [told](Action::Tell).
+    /// Open the data of the change. The call whose outcome it is may stop waiting before that is
+    /// logged: then its fate [is kept](Action::KeepHeld).
     Hold(CallId, Box<Kept>),
-    /// Tell an outcome to a waiter.
-    Tell {
-        /// Of this change.
-        seq: u64,
-        /// The waiter.
-        waiter: WaiterId,
-        /// Its claim.
-        claim: Claim,
-        /// The outcome.
-        outcome: Box<Outcome>,
-    },
+    /// Keep the fate of this change, which was [held](Action::Hold).
+    KeepHeld(u64),
     /// Append the entry of a write, with its bytes, and then change the container.
     Write(CallId, Box<Edit>),
     /// Remove the entry that was appended last, append the other one, and cut the container.
@@ -306,9 +296,20 @@ pub struct Await {
     /// That [`Host::progress`](crate::host::Host::progress) is another number than this.
     pub since: u64,
     /// For so long.
-    pub at_most: Option<Duration>,
+    pub patience: Patience,
     /// Bytes of a file that others fetch.
     pub data: Option<(Ino, Range<u64>)>,
+}
+
+/// How long a call waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Patience {
+    /// Until it happens.
+    Ever,
+    /// This long.
+    AtMost(Duration),
+    /// As long as the server can be reached, and so long after the connection was lost.
+    Grace,
 }
 
 /// Bytes to preserve.

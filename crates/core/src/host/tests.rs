@@ -18,6 +18,7 @@ mod levels;
 mod looks;
 mod names;
 mod opens;
+mod outcomes;
 mod passthrough;
 mod places;
 mod recover;

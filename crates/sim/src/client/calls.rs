@@ -207,6 +207,10 @@ impl Mount {
                 let answered = self.named(thread, answer);
                 self.threads[thread].answered = Some(answered);
             }
+            Ran::Hears(hearing) => {
+                let answered = self.named_for_now(thread, *hearing);
+                self.threads[thread].answered = Some(Ok(answered));
+            }
             // The name is looked up again.
             Ran::Answered(Err(Refusal::Stale)) | Ran::Later => {}
             Ran::Answered(Err(_)) if !matches!(asking.request, Request::Getattr(_)) => {
@@ -228,7 +232,7 @@ impl Mount {
 
     /// True if `thread` has nothing to do.
     pub(crate) fn is_idle(&self, thread: usize) -> bool {
-        self.threads[thread].op.is_none()
+        self.threads[thread].op.is_none() && self.threads[thread].hearing.is_empty()
     }
 
     fn caller_of(&self, thread: usize) -> Caller {
@@ -249,6 +253,9 @@ impl Mount {
 
     /// Lets a thread go on.
     pub(crate) fn go_on(&mut self, thread: usize) -> Result<Option<Ended>, Violation> {
+        if self.hears_outcomes(thread)? {
+            return Ok(Some(Ended::Later));
+        }
         let state = &mut self.threads[thread];
         let Some(op) = state.op.clone().filter(|_| !state.waits) else { return Ok(None) };
         state.tries += 1;
@@ -275,7 +282,8 @@ impl Mount {
                 return Ok(Some(Ended::Waits));
             }
         };
-        self.threads[thread] = Thread::default();
+        let hearing = std::mem::take(&mut self.heard);
+        self.threads[thread] = Thread { hearing, ..Thread::default() };
         Ok(Some(ended))
     }
 }

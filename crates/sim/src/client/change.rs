@@ -28,6 +28,7 @@ impl Mount {
                 Ok(match self.start_call(call)? {
                     Ran::Waits(asking) => Err(Stop::Ask(asking)),
                     Ran::Later => Err(Stop::Later),
+                    Ran::Hears(hearing) => Ok(self.named_for_now(thread, *hearing)),
                     Ran::Answered(answer) => self.named(thread, answer).map_err(Stop::from),
                 })
             }
@@ -41,7 +42,7 @@ impl Mount {
                     self.fsync(ino)?.ok();
                 }
                 if !keep || written.is_err() {
-                    self.close(self.handles.len() - 1)?;
+                    self.close(self.handles.len() - 1, true)?;
                 }
                 Ok(written.map(|()| Answered::Ino(ino)).map_err(Stop::from))
             }
@@ -59,7 +60,7 @@ impl Mount {
                 let written = self.write(ino, *offset, &bytes_of(*offset, *len, *fill))?;
                 Ok(written.map(|()| Answered::Ino(ino)).map_err(Stop::from))
             }
-            Ok(Prepared::Close(which)) => Ok(Ok(Answered::Ino(self.close(which)?))),
+            Ok(Prepared::Close(which)) => Ok(Ok(Answered::Ino(self.close(which, true)?))),
             Ok(Prepared::Resize(ino, size)) => {
                 let resized = self.resize(ino, size)?;
                 Ok(resized.map(|()| Answered::Ino(ino)).map_err(Stop::from))
@@ -140,7 +141,7 @@ impl Mount {
         }
         let open = OpenCall { ino, writable, truncates: false, is_second };
         match self.start_call(Call::Open(open)).map_err(Stop::Broken)? {
-            Ran::Answered(Err(Refusal::Stale)) | Ran::Later => Err(Stop::Later),
+            Ran::Answered(Err(Refusal::Stale)) | Ran::Later | Ran::Hears(_) => Err(Stop::Later),
             Ran::Answered(answer) => Ok(answer.map(drop)?),
             Ran::Waits(asking) => Err(Stop::Ask(asking)),
         }

@@ -123,7 +123,7 @@ impl Mount {
         if let Some(history) = &welcome.history {
             self.copied.histories += 1;
             if self.bug != Some(Bug::ClientBelievesForgotten) {
-                let forgotten = self.host_call(Call::Forget(history.clone()), &[])?;
+                let forgotten = self.host_call(Call::Forget(history.clone()))?;
                 if forgotten.is_err() {
                     // The next connection tells it again.
                     self.copied.is_shut_out = true;

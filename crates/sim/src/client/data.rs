@@ -47,7 +47,7 @@ impl Mount {
 
     pub(super) fn write(&mut self, ino: Ino, offset: u64, bytes: &[u8]) -> Tried<()> {
         let what = What::Write { offset, len: bytes.len() as u64, append: false };
-        self.edit(ino, By::Open(self.caller.clone()), what, bytes)
+        self.edit(ino, By::Inode(self.caller.clone()), what, bytes)
     }
 
     pub(super) fn resize(&mut self, ino: Ino, size: u64) -> Tried<()> {
@@ -66,34 +66,30 @@ impl Mount {
         self.edit(ino, By::Name(self.caller.clone()), What::Zeros(range), &[])
     }
 
-    /// Nobody waits for the outcome. A reader of the copy waits.
     pub(super) fn clone_file(&mut self, from: Ino, to: Ino) -> Tried<()> {
         let caller = self.caller.clone();
         let bytes = Copied { from: 0, to: 0, len: u64::MAX };
-        let answer = self.host_call(Call::Clone { from, to, bytes, caller }, &[])?;
-        Ok(answer.map(|answer| {
-            answer
-                .waiter
-                .into_iter()
-                .for_each(|(seq, waiter)| self.core.waiters.leave(seq, waiter));
-        }))
+        Ok(self.call_heard(Call::Clone { from, to, bytes, caller }, &[])?.map(drop))
     }
 
     fn edit(&mut self, ino: Ino, by: By, what: What, bytes: &[u8]) -> Tried<()> {
         let edit = EditCall { ino, by, what, kills_set_ids: false };
-        Ok(self.host_call(Call::Edit(edit), bytes)?.map(drop))
+        let edits = self.edits;
+        let edited = self.call_heard(Call::Edit(edit), bytes)?.map(drop);
+        // If it is done and only its seal failed, others see it.
+        Ok(if self.edits > edits { Ok(()) } else { edited })
     }
 
     pub(super) fn seal(&mut self, ino: Ino) -> Tried<()> {
         let caller = self.caller.clone();
-        Ok(self.host_call(Call::Seal { ino, caller, waits: false }, &[])?.map(drop))
+        Ok(self.host_call(Call::Seal { ino, caller, waits: false })?.map(drop))
     }
 
     /// Seals a file before its writer asks for it.
     pub(super) fn seal_early(&mut self, ino: Ino) -> Result<(), Violation> {
         let caller = self.core.sealer(ino).unwrap_or_default();
         // Another time, if the disk is full.
-        self.host_call(Call::Seal { ino, caller, waits: false }, &[])?.ok();
+        self.host_call(Call::Seal { ino, caller, waits: false })?.ok();
         Ok(())
     }
 
@@ -113,12 +109,17 @@ impl Mount {
         self.handles.push(ino);
     }
 
-    /// Closes the open file with that index.
-    pub(super) fn close(&mut self, which: usize) -> Result<Ino, Violation> {
+    /// Closes the open file with that index. Its program waits as its level says.
+    pub(super) fn close(&mut self, which: usize, waits: bool) -> Result<Ino, Violation> {
         let ino = self.handles.remove(which);
+        if waits && self.core.lm(ino).closes() {
+            let caller = self.caller.clone();
+            // What cannot be sealed now is sealed below, or by the next chores.
+            self.call_heard(Call::Seal { ino, caller, waits }, &[])?.ok();
+        }
         // What cannot be sealed now is sealed by the next chores.
         let caller = self.caller.clone();
-        self.host_call(Call::SealAtClose { ino, caller }, &[])?.ok();
+        self.host_call(Call::SealAtClose { ino, caller })?.ok();
         if self.core.closed(ino) && self.core.is_to_release(ino) {
             // Else it is left to the server's own care.
             self.log_record(Record::Release { ino })?.ok();
@@ -135,7 +136,7 @@ impl Mount {
             match self.start_call(Call::Fetch(fetch)).map_err(Stop::Broken)? {
                 Ran::Answered(answer) => drop(answer?),
                 Ran::Waits(asking) => return Err(Stop::Ask(asking)),
-                Ran::Later => return Err(Stop::Later),
+                Ran::Later | Ran::Hears(_) => return Err(Stop::Later),
             }
         }
         let size = self.getattr(ino)?.size;

@@ -154,7 +154,7 @@ impl Mount {
             let files: Vec<Ino> = answered.iter().map(|(logged, _)| logged.change.ino()).collect();
             let seqs: Vec<u64> = answered.iter().map(|(logged, _)| logged.seq).collect();
             // Else they are sent again, and answered the same.
-            self.unsettled = self.host_call(Call::Settle(Arc::new(settle)), &[])?.is_err();
+            self.unsettled = self.host_call(Call::Settle(Arc::new(settle)))?.is_err();
             if self.unsettled {
                 return Ok(());
             }

@@ -12,6 +12,7 @@ mod copied;
 mod data;
 mod drain;
 mod notes;
+mod outcomes;
 mod promises;
 mod recover;
 mod shell;
@@ -36,6 +37,7 @@ use crate::server::Server;
 use crate::work::{Answered, Op};
 pub(crate) use calls::{Ended, Purpose};
 use chunks::Chunks;
+use outcomes::Hearing;
 use promises::SimSession;
 use shell::{Asking, Ran};
 
@@ -88,6 +90,8 @@ pub(crate) struct Thread {
     changing: Option<Changing>,
     /// The answer to that.
     answered: Option<Result<Answered, Refusal>>,
+    /// Its operation is over as far as others see it, and these calls of it wait for outcomes.
+    hearing: Vec<Hearing>,
 }
 
 /// A thread's change of names that is under way.
@@ -114,6 +118,10 @@ pub(crate) struct Mount {
     next_call: u64,
     /// Calls of the host.
     host_calls: u64,
+    /// Changes of containers.
+    edits: u64,
+    /// Calls of the operation under way that wait for outcomes.
+    heard: Vec<Hearing>,
     /// Requests to be sent, with the number of their call and what comes behind them.
     pub(crate) outbox: Vec<(u64, Request, Vec<u8>)>,
     /// Open files.
@@ -211,6 +219,8 @@ impl Mount {
             calls: BTreeMap::new(),
             next_call,
             host_calls: 0,
+            heard: Vec::new(),
+            edits: 0,
             outbox: Vec::new(),
             handles: Vec::new(),
             baseless: BTreeSet::new(),
@@ -273,7 +283,7 @@ impl Mount {
     fn log_record(&mut self, record: Record) -> Tried<()> {
         let caller = self.caller.clone();
         let call = Call::Change { record, caller, claim: None, expects: None };
-        let logged = self.host_call(call, &[])?.map(drop);
+        let logged = self.host_call(call)?.map(drop);
         self.raise_newest();
         Ok(logged)
     }
@@ -323,7 +333,7 @@ impl Mount {
     /// Closes every file that is open, and has everything sent.
     pub(crate) fn close_all(&mut self) -> Result<(), Violation> {
         while !self.handles.is_empty() {
-            self.close(0)?;
+            self.close(0, false)?;
         }
         for ino in self.core.to_seal_at_end().0 {
             self.seal_early(ino)?;
@@ -352,7 +362,7 @@ impl Mount {
                 let answer = server.answer(self.id, &asking.request, &[])?;
                 match self.tell(asking.call, answer, &asking.request, self.now)? {
                     Ran::Answered(Err(refusal)) => return Ok(Err(refusal)),
-                    Ran::Answered(Ok(_)) | Ran::Later => break,
+                    Ran::Answered(Ok(_)) | Ran::Later | Ran::Hears(_) => break,
                     Ran::Waits(next) => asking = next,
                 }
             }

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use segue_core::host::action::{
-    Action, Ask, CallId, Change, Done, Edit, Event, Fact, Gap, Load, Now, Preserve, Reach, Told,
-    Undo, Undone,
+    Action, Ask, CallId, Change, Done, Edit, Event, Fact, Gap, Load, Now, Patience, Preserve,
+    Reach, Told, Undo, Undone,
 };
 use segue_core::host::cache::Scrap;
 use segue_core::host::call::{Answer, Call, KeptAs, Look, Seen};
@@ -13,6 +13,7 @@ use segue_core::nouns::{Attr, ContainerId, Dentry, Ino, Name, Time};
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Fetch, Lookup, Readdir, Reply, Request};
 
+use super::outcomes::Hearing;
 use super::{Mount, RAISED_EVERY, Stop, Tried};
 use crate::Violation;
 use crate::disk::{bytes_of, place, put};
@@ -31,9 +32,12 @@ pub(crate) struct Asking {
 }
 
 /// How far a call came.
+#[derive(Debug)]
 pub(super) enum Ran {
     Answered(Result<Answer, Refusal>),
     Waits(Box<Asking>),
+    /// Its change is logged, and it waits for the outcome.
+    Hears(Box<Hearing>),
     /// It waits for what is on its way, and was ended.
     Later,
 }
@@ -47,20 +51,23 @@ impl Mount {
         Now { time: self.now, wall: self.wall(), link }
     }
 
-    /// Carries out a call that asks nothing. It may write `bytes`.
-    pub(super) fn host_call(&mut self, call: Call, bytes: &[u8]) -> Tried<Answer> {
-        let id = self.next_id();
-        match self.run(id, Event::Call { id, call }, bytes)? {
+    /// Carries out a call that asks nothing and waits for nothing.
+    pub(super) fn host_call(&mut self, call: Call) -> Tried<Answer> {
+        match self.start_call(call)? {
             Ran::Answered(answer) => Ok(answer),
-            Ran::Waits(asking) => Err(Violation(format!("a call that cannot wait: {asking:?}"))),
-            Ran::Later => Err(Violation("a call that cannot wait for data".into())),
+            ran => Err(Violation(format!("a call that cannot wait: {ran:?}"))),
         }
     }
 
-    /// Carries out a call until it is answered or asks.
+    /// Carries out a call until it is answered or waits.
     pub(super) fn start_call(&mut self, call: Call) -> Result<Ran, Violation> {
+        self.start_call_with(call, &[])
+    }
+
+    /// The same of one that may write `bytes`.
+    pub(super) fn start_call_with(&mut self, call: Call, bytes: &[u8]) -> Result<Ran, Violation> {
         let id = self.next_id();
-        self.run(id, Event::Call { id, call }, &[])
+        self.run(id, Event::Call { id, call }, bytes)
     }
 
     fn next_id(&mut self) -> CallId {
@@ -106,7 +113,7 @@ impl Mount {
         match self.start_call(Call::Look(look)) {
             Ok(Ran::Answered(answer)) => Ok(*answer?.seen.ok_or(Refusal::Io)?),
             Ok(Ran::Waits(asking)) => Err(Stop::Ask(asking)),
-            Ok(Ran::Later) => Err(Stop::Later),
+            Ok(Ran::Later | Ran::Hears(_)) => Err(Stop::Later),
             Err(violation) => Err(Stop::Broken(violation)),
         }
     }
@@ -132,7 +139,12 @@ impl Mount {
         }
     }
 
-    fn run(&mut self, id: CallId, mut event: Event, bytes: &[u8]) -> Result<Ran, Violation> {
+    pub(super) fn run(
+        &mut self,
+        id: CallId,
+        mut event: Event,
+        bytes: &[u8],
+    ) -> Result<Ran, Violation> {
         let mut seen_at = None;
         loop {
             self.core.handle(event, self.moment());
@@ -146,6 +158,9 @@ impl Mount {
                     Action::Fetch(_, gap) => {
                         let asking = Asking { request: fetch(gap), call: id };
                         return Ok(Ran::Waits(Box::new(asking)));
+                    }
+                    Action::Await(_, awaited) if awaited.patience == Patience::Grace => {
+                        return Ok(Ran::Hears(Box::new(self.hearing(id, awaited))));
                     }
                     Action::Await(..) => {
                         self.core.handle(Event::Cancel(id), self.moment());
@@ -227,7 +242,7 @@ impl Mount {
                 return Ok(None);
             }
             Action::Wake(_)
-            | Action::Tell { .. }
+            | Action::KeepHeld(_)
             | Action::ForgetName(_)
             | Action::ForgetPlace(_)
             | Action::Leave(_)
@@ -339,6 +354,7 @@ impl Mount {
             return Ok(Err(Undone { refusal, is_logged: true }));
         }
         self.append(self.entry_of(edit, bytes))?;
+        self.edits += 1;
         if !matches!(edit.change, Change::Nothing) {
             self.kept.unsynced.insert(key);
         }

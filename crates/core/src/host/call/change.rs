@@ -5,13 +5,36 @@
 //!   unseal or seal data of the file ─▶ log ─▶ admit ─▶ cancel what this change makes needless
 //! ```
 
+use super::outcome::Heard;
 use super::{Answer, Call, Next, Running, SoFar};
 use crate::host::Host;
-use crate::host::action::{Action, CallId, Now, Reach, Task};
+use crate::host::action::{Action, CallId, Now, Patience, Reach, Task};
 use crate::host::log::{Change, Entry, Instead, Logged};
 use crate::host::send::Claim;
-use crate::nouns::{Caller, Ino, Record, Version, touched};
+use crate::nouns::{Caller, Dentry, Ino, Outcome, Record, RenameMode, Version, touched};
 use crate::refusal::Refusal;
+
+/// The program is told that the name exists. So its change is taken back.
+#[derive(Debug)]
+pub(super) struct GivesWay {
+    /// The inode that it made.
+    made: Option<Ino>,
+}
+
+/// The change that takes `record` back, by which `ino` got the name `at` beside the wanted one:
+/// what was made goes, and what was renamed gets its old name again.
+fn way_back(record: Record, at: Dentry, ino: Ino, is_directory: bool) -> Record {
+    let Dentry { parent, name } = at;
+    match record {
+        Record::Rename { from_parent: to_parent, from_name: to_name, .. } => {
+            let (from_parent, from_name) = (parent, name);
+            let (mode, open) = (RenameMode::Replace(None), false);
+            Record::Rename { from_parent, from_name, ino, to_parent, to_name, mode, open }
+        }
+        _ if is_directory => Record::Rmdir { parent, name, ino },
+        _ => Record::Unlink { parent, name, ino, open: false },
+    }
+}
 
 impl Host {
     pub(super) fn attempt_change(
@@ -28,7 +51,15 @@ impl Host {
             return self.begin_change(id, call, (record, caller, expects), now);
         };
         if let Some(claim) = claim {
-            return Ok(self.await_own(seq, claim, &call.so_far));
+            // What this host removes for itself is nobody's to deal with, however long it takes.
+            let patience = if expects.is_some() { Patience::Ever } else { Patience::Grace };
+            let Some(heard) = self.hears(id, call, seq, (claim, patience)) else {
+                return Ok(Next::Step);
+            };
+            return match call.so_far.is_named {
+                true => self.end_named(id, call, (record, caller), heard, now),
+                false => self.end_heard(&call.so_far, heard),
+            };
         }
         if !std::mem::replace(&mut call.so_far.is_cancelled, true)
             && let Some(entry) = self.take_needless(seq, &record)
@@ -40,7 +71,47 @@ impl Host {
                 return Ok(Next::Step);
             }
         }
-        Ok(self.answer(&call.so_far))
+        match call.so_far.gives_way.take() {
+            None => Ok(self.answer(&call.so_far)),
+            Some(GivesWay { made }) => {
+                // The kernel never heard of it.
+                if let Some(ino) = made {
+                    self.let_go(ino);
+                }
+                Err(Refusal::Exists)
+            }
+        }
+    }
+
+    /// Answers with an outcome.
+    fn end_heard(&self, so_far: &SoFar, heard: Heard) -> Result<Next, Refusal> {
+        let outcome = Some(Box::new(heard?));
+        Ok(Next::Reply(Answer { outcome, ..self.answer_of(so_far) }))
+    }
+
+    /// The outcome of a program's change is known, or the server is out of reach: then the change
+    /// stays in the log, and wins or becomes a conflict copy later.
+    fn end_named(
+        &mut self,
+        id: CallId,
+        call: &mut Running,
+        (record, caller): (Record, Caller),
+        heard: Heard,
+        now: Now,
+    ) -> Result<Next, Refusal> {
+        match heard {
+            Ok(Outcome::Refused { refusal }) => Err(refusal),
+            Ok(Outcome::Conflict { parent, name, copy, .. }) => {
+                let is_directory = self.tree.is_directory(copy);
+                let made = matches!(record, Record::Create { .. }).then_some(copy);
+                let record = way_back(record, Dentry { parent, name }, copy, is_directory);
+                call.call = Call::Change { record, caller, claim: None, expects: None };
+                call.so_far = SoFar { gives_way: Some(GivesWay { made }), ..SoFar::default() };
+                self.attempt_change(id, call, now)
+            }
+            Ok(_) | Err(Refusal::Unreachable) => Ok(self.answer(&call.so_far)),
+            Err(refusal) => Err(refusal),
+        }
     }
 
     fn begin_change(
@@ -88,18 +159,15 @@ impl Host {
         };
         let (from, to, bytes, caller) = (*from, *to, *bytes, caller.clone());
         if let Some(seq) = call.so_far.logged {
-            return Ok(self.await_own(seq, Claim::Answers, &call.so_far));
+            let how = (Claim::Answers, Patience::Grace);
+            let Some(heard) = self.hears(id, call, seq, how) else {
+                return Ok(Next::Step);
+            };
+            return self.end_heard(&call.so_far, heard);
         }
         let record = self.clone_of(from, to, bytes).ok_or(Refusal::NotSupported)?;
         self.logs(id, call, (record, caller), now);
         Ok(Next::Step)
-    }
-
-    /// Answers with a waiter for change `seq`, which the call made.
-    fn await_own(&mut self, seq: u64, claim: Claim, so_far: &SoFar) -> Next {
-        let waiter = self.waiters.add(seq, claim);
-        self.wake(Task::Drain);
-        Next::Reply(Answer { waiter: Some((seq, waiter)), ..self.answer_of(so_far) })
     }
 
     /// Logs `record`, after numbers are reserved if need be. True, always: that is under way.

@@ -12,13 +12,12 @@
 
 use std::ops::Range;
 
-use super::{By, Call, EditCall, Next, Running, SoFar, Step, What};
+use super::{By, Call, EditCall, Next, Running, Step, What};
 use crate::host::action::{
     Action, CallId, Change, Done, Edit, Load, Now, Preserve, Reach, Task, Undo, Undone,
 };
 use crate::host::cache::{FileData, Scrap};
 use crate::host::log::{Entry, Payload, Writers};
-use crate::host::send::Claim;
 use crate::host::{Fault, Host, SetIds};
 use crate::nouns::{Caller, ContainerId, Ino, Record};
 use crate::persist::Lm;
@@ -62,6 +61,9 @@ impl Host {
             return self.begin_edit(id, call, &asked, now);
         }
         let ino = asked.ino;
+        if !call.so_far.hearing.is_empty() {
+            return self.hears_newest(id, call, ino);
+        }
         if self.files.get(&ino).is_some_and(FileData::is_full) {
             let sealer = self.sealer(ino).unwrap_or_else(Caller::nobody);
             if self.may_seal(id, call, (ino, &sealer)) {
@@ -343,22 +345,8 @@ impl Host {
         if self.seals(id, call, (ino, caller), true) {
             return Ok(Next::Step);
         }
-        let next = self.await_newest(ino, &call.so_far);
         self.cover(caller.session, ino);
-        Ok(next)
-    }
-
-    /// Answers with a waiter for the newest data of `ino`.
-    pub(super) fn await_newest(&mut self, ino: Ino, so_far: &SoFar) -> Next {
-        let mut answer = self.answer_of(so_far);
-        if let Some(newest) = self.queue.newest_of(ino) {
-            // Where closes do not wait, data of other writers may be among them.
-            let is_own = so_far.sealed == Some(newest) && self.lm(ino).closes();
-            let claim = if is_own { Claim::IsRefused } else { Claim::Nothing };
-            answer.waiter = Some((newest, self.waiters.add(newest, claim)));
-            self.wake(Task::Drain);
-        }
-        Next::Reply(answer)
+        self.hears_newest(id, call, ino)
     }
 }
 

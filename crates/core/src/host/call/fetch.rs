@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::{Answer, Call, Look, Next, Running, Step};
 use crate::host::Host;
-use crate::host::action::{Action, Await, CallId, Gap, Load, Now, Task, Undone};
+use crate::host::action::{Action, CallId, Gap, Load, Now, Patience, Task, Undone};
 use crate::host::cache::Sight;
 use crate::nouns::{ContainerId, Ino, Time, Version};
 use crate::refusal::Refusal;
@@ -58,8 +58,6 @@ pub(super) struct Fetching {
     changed: Option<Version>,
     /// The call waits since then for the outcome of the file's own store.
     waits_since: Option<Time>,
-    /// Its last wait ended without progress.
-    is_late: bool,
     /// The caller has the bytes of the file in this state.
     passed: Option<Sight>,
 }
@@ -131,7 +129,7 @@ impl Host {
         if call.inner.is_some() || self.loads(id, call, ino) {
             return Ok(Next::Step);
         }
-        let is_late = std::mem::take(&mut call.so_far.fetching.is_late);
+        let is_late = std::mem::take(&mut call.so_far.is_late);
         if self.waits_for_clone(id, call, ino, is_late)? {
             return Ok(Next::Step);
         }
@@ -183,7 +181,7 @@ impl Host {
         let gap = file.to_fetch(range.clone(), range.end).into_iter().next();
         let Some(range) = gap else {
             // However often some fetch ends meanwhile, nothing was tried here.
-            self.awaits(id, call, None, Some((ino, range)));
+            self.awaits(id, call, Patience::Ever, Some((ino, range)));
             return Ok(());
         };
         call.so_far.fetching.tries(version, missing)?;
@@ -209,7 +207,7 @@ impl Host {
         if is_late {
             return Err(Refusal::Unreachable);
         }
-        self.awaits(id, call, Some(self.settings.grace), None);
+        self.awaits(id, call, Patience::AtMost(self.settings.grace), None);
         Ok(true)
     }
 
@@ -235,7 +233,7 @@ impl Host {
                 return Err(Refusal::Stale);
             }
             fetching.waits_since.get_or_insert(now.time);
-            self.awaits(id, call, Some(TURN), None);
+            self.awaits(id, call, Patience::AtMost(TURN), None);
             return Ok(true);
         }
         fetching.changed = None;
@@ -245,19 +243,6 @@ impl Host {
         }
         let anew = Call::Look(Look::AttrAnew(ino));
         Ok(self.begin_inner(id, call, anew, now)?.is_none())
-    }
-
-    /// Has the call wait until something is settled or fetched.
-    fn awaits(
-        &mut self,
-        id: CallId,
-        call: &mut Running,
-        at_most: Option<Duration>,
-        data: Option<(Ino, Range<u64>)>,
-    ) {
-        let since = self.progress;
-        call.step = Some(Step::Await);
-        self.act(Action::Await(id, Await { since, at_most, data }));
     }
 
     /// Finds room for `more` bytes in the cache, perhaps where others were. True if that is under
@@ -311,13 +296,9 @@ impl Host {
         Ok(())
     }
 
-    /// A wait ended, with progress or without.
-    pub(super) fn awaited(call: &mut Running, is_late: bool) {
-        call.so_far.fetching.is_late = is_late;
-    }
-
-    /// Nobody waits for the end of a call that fetches.
+    /// Nobody waits for the end of a call.
     pub(super) fn end_unanswered(&mut self, call: Running) {
+        self.stop_hearing(&call.so_far);
         if let Some(inner) = call.inner {
             self.end_unanswered(*inner);
         }

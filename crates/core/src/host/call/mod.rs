@@ -14,6 +14,7 @@ mod handles;
 mod look;
 mod name;
 mod open;
+mod outcome;
 mod owner;
 mod paging;
 mod room;
@@ -25,6 +26,7 @@ mod space;
 use std::ops::Range;
 use std::sync::Arc;
 
+use self::change::GivesWay;
 use self::name::Facts;
 pub use answers::Followed;
 pub use below::{UnsentBelow, is_below};
@@ -49,7 +51,7 @@ use crate::host::action::{Edit, Gap, Load, Preserve};
 use crate::host::cache::Sight;
 use crate::host::log::Entry;
 use crate::host::send::{Claim, WaiterId};
-use crate::nouns::{Caller, ContainerId, Ino, Record, Version};
+use crate::nouns::{Caller, ContainerId, Ino, Outcome, Record, Version};
 use crate::refusal::Refusal;
 use crate::wire::History;
 
@@ -64,7 +66,7 @@ pub enum Call {
         ino: Ino,
         /// In whose name.
         caller: Caller,
-        /// Whether the answer has a waiter for the newest data of the file.
+        /// The call waits for the outcome of the newest data of the file.
         waits: bool,
     },
     /// The same at a close. Data whose level gives them time stay as they are.
@@ -80,7 +82,7 @@ pub enum Call {
         record: Record,
         /// Who makes it.
         caller: Caller,
-        /// The claim of a waiter for its outcome, if there is to be one.
+        /// The call waits for its outcome, with this claim to it.
         claim: Option<Claim>,
         /// The change is made only if nobody uses the file and its data have this version here.
         /// Otherwise the call is refused with [`Refusal::Changed`].
@@ -95,6 +97,8 @@ pub enum Call {
     Open(OpenCall),
     /// Data of a file that are to be here.
     Fetch(FetchCall),
+    /// Changes of which the outcomes are waited for. Refused if one of them is.
+    Committed(Vec<u64>),
     /// Final outcomes of changes.
     Settle(Arc<Settle>),
     /// The server was put back from a copy and has these versions: what is known of others is
@@ -182,8 +186,8 @@ pub struct Answer {
     pub ino: Option<Ino>,
     /// The change in the log, if the call made one.
     pub seq: Option<u64>,
-    /// The waiter for the outcome of a change, if the call is to wait for one.
-    pub waiter: Option<(u64, WaiterId)>,
+    /// The outcome of the change, if the call waited for that.
+    pub outcome: Option<Box<Outcome>>,
     /// The update log is nearly full, and the caller waits for so many bytes that it added.
     pub slowed_by: Option<u64>,
 }
@@ -228,6 +232,14 @@ struct SoFar {
     is_edited: bool,
     /// Data were unsealed that were on their way.
     is_unsealed: bool,
+    /// A program made the change by its names.
+    is_named: bool,
+    /// Its change gave way to another host's.
+    gives_way: Option<GivesWay>,
+    /// The outcomes that it waits for.
+    hearing: Vec<(u64, WaiterId)>,
+    /// Its last wait ended without progress.
+    is_late: bool,
     /// What it sealed last.
     sealed: Option<u64>,
     /// A seal failed that may. The data are sealed later.

@@ -208,7 +208,7 @@ impl Host {
         }
         self.may_add(&record, now)?;
         let claim = self.lm_of(&record).waits(is_exclusive).then_some(Claim::Answers);
-        call.so_far.ino = Some(record.ino());
+        (call.so_far.ino, call.so_far.is_named) = (Some(record.ino()), true);
         self.act(Action::Made(record.clone()));
         call.call = Call::Change { record, caller, claim, expects: None };
         self.attempt_change(id, call, now)

@@ -23,6 +23,7 @@ impl Host {
                         | Call::Open(_)
                         | Call::Settle(_)
                         | Call::Forget(_)
+                        | Call::Committed(_)
                         | Call::Seal { .. }
                         | Call::SealAtClose { .. }
                 );
@@ -84,6 +85,7 @@ impl Host {
                 let settle = Arc::clone(settle);
                 self.attempt_settle(id, call, &settle, now)
             }
+            Call::Committed(_) => self.attempt_committed(id, call),
             Call::Forget(_) => self.attempt_forget(id, call),
             Call::Clone { .. } => self.attempt_clone(id, call, now),
             Call::Mapped { ino, container } => {
@@ -222,7 +224,7 @@ impl Host {
             (Step::Forget(by), Ok(Done::Carried)) => self.forgotten(id, call, by),
             (Step::Fetch(gap), done) => self.fetched(call, gap, done.map(drop))?,
             (Step::Pass(sight), done) => Host::passed(call, sight, done.map(drop))?,
-            (Step::Await, done) => Host::awaited(call, done.is_err()),
+            (Step::Await, done) => call.so_far.is_late = done.is_err(),
             (Step::Evict, done) => {
                 self.space.forget();
                 call.so_far.has_evicted = true;

@@ -13,13 +13,14 @@ impl Host {
     pub(super) fn attempt_seal(&mut self, id: CallId, call: &mut Running) -> Result<Next, Refusal> {
         let Call::Seal { ino, caller, waits } = &call.call else { return Err(Refusal::Invalid) };
         let (ino, caller, waits) = (*ino, caller.clone(), *waits);
-        if self.seals(id, call, (ino, &caller), waits) {
+        let is_hearing = !call.so_far.hearing.is_empty();
+        if !is_hearing && self.seals(id, call, (ino, &caller), waits) {
             return Ok(Next::Step);
         }
-        Ok(match waits {
-            true => self.await_newest(ino, &call.so_far),
-            false => self.answer(&call.so_far),
-        })
+        match waits {
+            true => self.hears_newest(id, call, ino),
+            false => Ok(self.answer(&call.so_far)),
+        }
     }
 
     pub(super) fn attempt_seal_at_close(

@@ -195,9 +195,11 @@ impl Host {
         }
         for ((logged, outcome), effects) in answered.iter().zip(effects) {
             let claim = self.waiters.claim(logged.seq);
-            for (waiter, claim) in self.waiters.take(logged.seq) {
-                let (seq, outcome) = (logged.seq, Box::new(outcome.clone()));
-                self.act(Action::Tell { seq, waiter, claim, outcome });
+            self.waiters.tell(logged.seq, outcome);
+            let is_held = call.so_far.settling.held.contains(&logged.seq);
+            if is_held && Kept::of(logged, outcome).is_some_and(|kept| kept.is_unreported(claim)) {
+                // The call has stopped waiting since.
+                self.act(Action::KeepHeld(logged.seq));
             }
             if claim < Claim::Answers && logged.copy_of(outcome).is_some() {
                 self.wake(Task::Merge);

@@ -5,6 +5,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::nouns::Outcome;
+
 /// The part of an outcome that a waiter reports. Everything else is kept as without a waiter.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Claim {
@@ -26,6 +28,7 @@ pub struct WaiterId(u64);
 pub struct Waiters {
     last: u64,
     waiting: BTreeMap<(u64, WaiterId), Claim>,
+    told: BTreeMap<WaiterId, Outcome>,
 }
 
 impl Waiters {
@@ -40,6 +43,7 @@ impl Waiters {
     /// Removes a waiter that gave up.
     pub fn leave(&mut self, seq: u64, waiter: WaiterId) {
         self.waiting.remove(&(seq, waiter));
+        self.told.remove(&waiter);
     }
 
     /// True if no call waits.
@@ -67,11 +71,23 @@ impl Waiters {
         self.of(seq).map(|(_, claim)| claim).max().unwrap_or(Claim::Nothing)
     }
 
-    /// Removes the waiters for change `seq`, which is settled.
-    pub fn take(&mut self, seq: u64) -> Vec<(WaiterId, Claim)> {
-        let told: Vec<_> = self.of(seq).collect();
-        told.iter().for_each(|(waiter, _)| self.leave(seq, *waiter));
-        told
+    /// Tells the outcome of change `seq` to its waiters.
+    pub fn tell(&mut self, seq: u64, outcome: &Outcome) {
+        let waiters: Vec<WaiterId> = self.of(seq).map(|(waiter, _)| waiter).collect();
+        for waiter in waiters {
+            self.waiting.remove(&(seq, waiter));
+            self.told.insert(waiter, outcome.clone());
+        }
+    }
+
+    /// True if a waiter was told an outcome.
+    pub fn is_told(&self, waiter: WaiterId) -> bool {
+        self.told.contains_key(&waiter)
+    }
+
+    /// The outcome that a waiter was told. It is none any more then.
+    pub fn heard(&mut self, waiter: WaiterId) -> Option<Outcome> {
+        self.told.remove(&waiter)
     }
 
     fn of(&self, seq: u64) -> impl Iterator<Item = (WaiterId, Claim)> {
@@ -96,9 +112,17 @@ mod tests {
         assert!(!waiters.is_awaited(8) && waiters.first() == Some(5));
         waiters.leave(5, close);
         assert_eq!(waiters.claim(5), Claim::Nothing);
-        assert_eq!(waiters.take(5), [(sync, Claim::Nothing)]);
-        assert_eq!(waiters.take(5), []);
-        assert_eq!(waiters.take(7), [(create, Claim::Answers)]);
+        let done = Outcome::Done { touched: Vec::new() };
+        waiters.tell(5, &done);
+        assert_eq!((waiters.first(), waiters.claim(5)), (Some(7), Claim::Nothing));
+        assert_eq!(
+            [sync, close, create].map(|waiter| waiters.heard(waiter).is_some()),
+            [true, false, false]
+        );
+        assert_eq!(waiters.heard(sync), None, "once");
+        waiters.tell(7, &done);
+        waiters.leave(7, create);
+        assert_eq!(waiters.heard(create), None, "it gave up in between");
         assert!(waiters.is_empty());
     }
 }

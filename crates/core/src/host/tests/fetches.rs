@@ -3,7 +3,7 @@
 use super::calls::NOW;
 use super::*;
 use crate::host::action::{
-    Action, Ask, Await, CallId, Done, Event, Fact, Gap, Load, Now, Query, Told, Undone,
+    Action, Ask, Await, CallId, Done, Event, Fact, Gap, Load, Now, Patience, Query, Told, Undone,
 };
 use crate::host::call::{Call, DISK_RESERVE, FetchCall};
 
@@ -101,7 +101,7 @@ fn what_another_call_fetches_is_waited_for() {
     assert_eq!(gap(&start(&mut host, 2, 50..80, false)), 60..80);
     fill(&mut host, 60..80);
     let waits = go_on(&mut host, 2, Ok(Done::Carried), NOW);
-    let Action::Await(CallId(2), Await { since, at_most: None, data }) = waits else {
+    let Action::Await(CallId(2), Await { since, patience: Patience::Ever, data }) = waits else {
         panic!("{waits:?}")
     };
     assert_eq!((since, data), (host.progress(), Some((Ino(7), 50..80))));
@@ -166,10 +166,10 @@ fn the_outcome_of_the_files_own_store_is_waited_for_but_not_for_ever() {
     assert!(seal(&mut host, 7));
     start(&mut host, 1, 0..60, false);
     assert_eq!(gap(&free(&mut host, 1, 1000)), 10..60);
-    let one_second = Some(Duration::from_secs(1));
+    let one_second = Patience::AtMost(Duration::from_secs(1));
     let waits = |host: &mut Host, done, seconds| match go_on(host, 1, done, later(seconds)) {
-        Action::Await(_, Await { at_most, .. }) => {
-            assert_eq!(at_most, one_second);
+        Action::Await(_, Await { patience, .. }) => {
+            assert_eq!(patience, one_second);
             None
         }
         action => Some(action),
@@ -222,7 +222,10 @@ fn a_copy_by_the_server_is_waited_for_and_refused_if_nothing_comes() {
     host.file(Ino(7)).unwrap().cloned(1, container);
     for id in 1..=2 {
         let waits = start(&mut host, id, 0..0, false);
-        assert!(matches!(waits, Action::Await(_, Await { at_most: Some(_), .. })), "{waits:?}");
+        assert!(
+            matches!(waits, Action::Await(_, Await { patience: Patience::AtMost(_), .. })),
+            "{waits:?}"
+        );
     }
     let late = go_on(&mut host, 1, Err(Refusal::Unreachable), NOW);
     assert_eq!(refusal(late), Some(Refusal::Unreachable));

@@ -195,11 +195,14 @@ fn a_call_that_needs_a_free_name_waits_for_the_server_where_closes_do() {
     core.settings.lm = Lm::Close;
     let mut shell = Shell::knowing(vec![named("new", None), root(), number(9)]);
     let made = shell.call(&mut core, Call::Name(creation(true), caller())).unwrap();
-    assert_eq!((made.ino, made.waiter.map(|(seq, _)| seq)), (Some(Ino(9)), Some(1)));
+    assert_eq!((made.ino, made.seq), (Some(Ino(9)), Some(1)), "the server is out of reach");
+    assert!(shell.did.contains(&"await".to_owned()));
     let set = SetAttr { mode: Some(0o600), ..SetAttr::default() };
     shell.truth.push(Truth::Attr(file(9)));
     let call = Call::Name(NameCall::SetAttr { ino: Ino(9), set }, caller());
-    assert_eq!(shell.call(&mut core, call).unwrap().waiter, None);
+    shell.did.clear();
+    assert_eq!(shell.call(&mut core, call).unwrap().seq, Some(2));
+    assert!(!shell.did.contains(&"await".to_owned()));
     assert_eq!(shell.log.iter().map(kind).collect::<Vec<_>>(), ["create", "setattr"]);
     assert_eq!(shell.asked, ["name", "number"], "the directory comes with the name");
 }

@@ -10,7 +10,7 @@ use crate::host::send::Claim;
 
 const REFUSED: Outcome = Outcome::Refused { refusal: Refusal::NoSpace };
 
-fn settle_call(core: &Host, outcomes: Vec<Outcome>) -> Call {
+pub(super) fn settle_call(core: &Host, outcomes: Vec<Outcome>) -> Call {
     let logged = core.queue.iter().map(|(logged, _)| logged.clone());
     let answered: Vec<_> = logged.zip(outcomes).collect();
     let as_of = core.tree.as_of(None, [NOW.time; 2]);
@@ -74,13 +74,14 @@ fn what_somebody_reports_is_held_and_told() {
         (Claim::Answers, conflict(), true),
     ] {
         let mut core = stored();
-        core.waiters.add(2, claim);
+        let waiter = core.waiters.add(2, claim);
         let mut shell = Shell::new();
-        let call = settle_call(&core, vec![created(), outcome]);
+        let call = settle_call(&core, vec![created(), outcome.clone()]);
         shell.call(&mut core, call).unwrap();
         let first = if is_held { "hold" } else { "keep" };
         assert_eq!(shell.did[0], first, "{claim:?}");
-        assert!(shell.did.iter().any(|did| did.starts_with("Tell")), "{claim:?}");
+        assert!(!shell.did.contains(&"KeepHeld(2)".to_owned()), "{claim:?}");
+        assert_eq!(core.waiters.heard(waiter), Some(outcome));
         assert!(core.waiters.is_empty());
     }
 }
@@ -105,9 +106,13 @@ fn a_claim_counts_when_the_outcome_is_logged() {
                 Ok(Done::Carried)
             }
             Action::Append(..) => Ok(Done::Carried),
-            Action::Wake(_) | Action::ForgetAttributes(_) | Action::Remove(_) => continue,
-            Action::AppendAll(..) => break,
-            other => panic!("{other:?}"),
+            Action::AppendAll(..) => Ok(Done::Carried),
+            Action::KeepHeld(seq) => {
+                kept.push(seq);
+                continue;
+            }
+            Action::Reply(..) => break,
+            _ => continue,
         };
         core.handle(Event::Done { id, done }, NOW);
     }
