@@ -48,6 +48,8 @@ pub struct Summary {
     pub amended: u64,
     /// Stores of files that were removed before their turn.
     pub taken_back: u64,
+    /// Conflict copies that became one with what they stood beside.
+    pub merged: u64,
     /// Records that the server refused.
     pub refused: u64,
     /// Messages that never arrived.
@@ -99,6 +101,7 @@ impl Summary {
         self.superseded += other.superseded;
         self.amended += other.amended;
         self.taken_back += other.taken_back;
+        self.merged += other.merged;
         self.refused += other.refused;
         self.lost += other.lost;
         self.duplicated += other.duplicated;

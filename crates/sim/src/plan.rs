@@ -91,6 +91,8 @@ pub enum Bug {
     ServerBeginsNoLife,
     /// A client believes versions that the server has forgotten.
     ClientBelievesForgotten,
+    /// A client merges files that nobody has compared.
+    ClientMergesUnlike,
 }
 
 impl Bug {
@@ -107,6 +109,7 @@ impl Bug {
             Bug::ClientHidesItsLoss => Some(Fault::HidesItsLoss),
             Bug::ClientBelievesTorn => Some(Fault::BelievesBegun),
             Bug::ClientForgetsTorn => Some(Fault::ForgetsBegun),
+            Bug::ClientMergesUnlike => Some(Fault::MergesUnlike),
             _ => None,
         }
     }
@@ -136,6 +139,7 @@ impl Bug {
                 | Bug::ClientFillsStale
                 | Bug::ClientForgetsSpoiled
                 | Bug::ServerLeaksReferences
+                | Bug::ClientMergesUnlike
         )
     }
 

@@ -157,6 +157,8 @@ impl Server {
             }
             Request::Xattrs(ino) => read::xattrs(&mut txn, volume, *ino)
                 .map(|xattrs| (Reply::Xattrs(xattrs), Vec::new())),
+            Request::Compare(ask) => namespace::equal::compare(&mut txn, volume, ask)
+                .map(|is_same| (Reply::Compared(is_same), Vec::new())),
             Request::Fetch(ask) => return chunks::fetch(&mut txn, volume, ask),
             other => return Err(Violation(format!("nobody asks for {}", other.name()))),
         })

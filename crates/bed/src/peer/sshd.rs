@@ -46,9 +46,9 @@ impl Sshd {
         write(&known_hosts, &format!("[{}]:{PORT} {server_public}", server.addr()))?;
         let config = dir.join("sshd_config");
         write(&config, &settings(&host_key, &authorized, server.home()))?;
-        if !Path::new(PRIVSEP).exists() {
-            fs::DirBuilder::new().mode(0o755).create(PRIVSEP).doing(format!("make {PRIVSEP}"))?;
-        }
+        // Two beds at once may find that it is missing.
+        let made = fs::DirBuilder::new().recursive(true).mode(0o755).create(PRIVSEP);
+        made.doing(format!("make {PRIVSEP}"))?;
         let mut command = server.command(PROGRAM);
         command.arg("-D").arg("-f").arg(&config).arg("-E").arg(dir.join("log"));
         let mut process = server.spawn(command.stdin(Stdio::null()))?;

@@ -6,8 +6,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use segue_core::host::conflict::Twice;
 use segue_core::host::log::{Change, Logged};
-use segue_core::nouns::{Caller, Ino, Name, Record};
+use segue_core::nouns::{Caller, Dentry, Ino, Name, Record};
 use segue_core::refusal::Refusal;
 use serde::{Deserialize, Serialize};
 
@@ -40,27 +41,26 @@ pub(super) struct Kept {
     time_seconds: f64,
     /// What was made twice, if that is what it is.
     #[serde(default)]
-    pub(super) twice: Option<Twice>,
+    twice: Option<KeptTwice>,
 }
 
-/// What two hosts made under one name.
+/// What two hosts made under one name, as it is kept.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(super) struct Twice {
+pub(super) struct KeptTwice {
     /// The name that both gave it, where this one stands under another one.
-    pub(super) name: Vec<u8>,
-    pub(super) ino: u64,
-    pub(super) by: Caller,
-}
-
-impl Twice {
-    fn new(name: &Name, ino: Ino, by: &Caller) -> Twice {
-        Twice { name: name.as_bytes().into(), ino: ino.0, by: by.clone() }
-    }
+    name: Vec<u8>,
+    ino: u64,
+    by: Caller,
 }
 
 impl Kept {
     /// That the change `logged` stands as `name` in `parent`; `path` tells a person of an inode.
-    fn new(logged: &Logged, (parent, name): (Ino, &Name), path: impl Fn(Ino) -> String) -> Kept {
+    fn new(
+        logged: &Logged,
+        (parent, name): (Ino, &Name),
+        twice: Option<&Twice>,
+        path: impl Fn(Ino) -> String,
+    ) -> Kept {
         let within = |parent, name: &Name| format!("{}/{name}", path(parent));
         let of = match &logged.change {
             Change::Record(
@@ -70,12 +70,11 @@ impl Kept {
             ) => within(*parent, name),
             other => path(other.ino()),
         };
-        let twice = match &logged.change {
-            Change::Record(Record::Create { name, ino, .. }) => {
-                Some(Twice::new(name, *ino, &logged.caller))
-            }
-            _ => None,
-        };
+        let twice = twice.map(|twice| KeptTwice {
+            name: twice.name.as_bytes().into(),
+            ino: twice.ino.0,
+            by: twice.by.clone(),
+        });
         Kept {
             path: within(parent, name),
             parent: parent.0,
@@ -84,6 +83,14 @@ impl Kept {
             time_seconds: logged.time.secs as f64,
             twice,
         }
+    }
+
+    /// What was made twice, if that is what it is.
+    pub(super) fn twice(&self) -> Option<Twice> {
+        let (parent, name) = self.place()?;
+        let KeptTwice { name: wanted, ino, by } = self.twice.clone()?;
+        let at = Dentry { parent, name };
+        Some(Twice { at, name: Name::new(wanted).ok()?, ino: Ino(ino), by })
     }
 
     /// Where it stands, if that can be a name.
@@ -203,39 +210,15 @@ impl Mount {
         &self,
         logged: &Logged,
         (parent, name): (Ino, &Name),
+        twice: Option<&Twice>,
     ) -> Result<(), Refusal> {
         let kept = {
             let core = self.core();
-            Kept::new(logged, (parent, name), |ino| core.tree.path(ino))
+            Kept::new(logged, (parent, name), twice, |ino| core.tree.path(ino))
         };
         tracing::warn!("conflict: this host's change is kept as {}", kept.path);
         self.metrics.conflicts.inc();
         let kept = lock(&self.conflicts).keep(logged.seq, kept);
-        kept.map_err(|error| self.disk_refusal("conflicts", &error))
-    }
-
-    /// Keeps that `ino`, which change `seq` of `by` was to give the place `of`, stands at another
-    /// one.
-    pub(super) fn keep_copy(
-        &self,
-        (seq, ino, by): (u64, Ino, &Caller),
-        of: (Ino, &Name),
-        (parent, name): (Ino, &Name),
-    ) -> Result<(), Refusal> {
-        let path = |(parent, name): (Ino, &Name)| {
-            let directory = self.core().tree.path(parent);
-            format!("{directory}/{name}")
-        };
-        let kept = Kept {
-            path: path((parent, name)),
-            parent: parent.0,
-            name: name.as_bytes().into(),
-            of: path(of),
-            time_seconds: self.wall().secs as f64,
-            twice: Some(Twice::new(of.1, ino, by)),
-        };
-        self.metrics.conflicts.inc();
-        let kept = lock(&self.conflicts).keep(seq, kept);
         kept.map_err(|error| self.disk_refusal("conflicts", &error))
     }
 

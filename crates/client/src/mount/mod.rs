@@ -45,7 +45,6 @@ mod recover;
 mod release;
 mod report;
 mod room;
-mod same;
 mod session;
 mod shell;
 mod source;

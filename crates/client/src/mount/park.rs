@@ -46,8 +46,11 @@ impl Mount {
     /// Keeps it for the user, durably.
     pub(super) fn keep(&self, parking: &Parking<'_>) -> Result<(), Refusal> {
         match &parking.kept.to {
-            KeptAs::Copy { parent, name } => {
-                self.keep_conflict(&parking.kept.logged, (*parent, name))
+            KeptAs::Copy { parent, name, twice } => {
+                let kept =
+                    self.keep_conflict(&parking.kept.logged, (*parent, name), twice.as_deref());
+                self.merges.new.notify_one();
+                kept
             }
             KeptAs::Refused(refusal) => self.park(parking, *refusal),
         }

@@ -33,8 +33,6 @@ pub(crate) struct Changed {
     pub(super) ino: Option<Ino>,
     /// The change of names that was logged.
     pub(super) made: Option<Record>,
-    /// The change in the log, if the call made one.
-    pub(super) seq: Option<u64>,
     /// The outcome of the change, if the call waited for that.
     pub(super) outcome: Option<Box<Outcome>>,
     /// It waits for an outcome.
@@ -273,6 +271,7 @@ impl Mount {
                 let (page, promised) = remote.page(rpc, directory, (after, since), limit).await?;
                 (Fact::Page(page), promised)
             }
+            Ask::Same(files) => (Fact::Same(remote.compare(files.one, files.other).await?), None),
             Ask::Xattrs(ino) => {
                 let xattrs = remote.xattrs(ino).await?;
                 (Fact::Xattrs(xattrs.values.into_iter().collect()), None)
@@ -339,9 +338,9 @@ impl Mount {
             match action {
                 Action::Reply(_, result) => {
                     answer = Some(result.map(|answer| {
-                        let Answer { seen, is_cached, ino, seq, outcome, slowed_by } = answer;
+                        let Answer { seen, is_cached, ino, outcome, slowed_by, .. } = answer;
                         let (made, rest) = (None, None);
-                        Changed { seen, is_cached, ino, seq, outcome, slowed_by, made, rest }
+                        Changed { seen, is_cached, ino, outcome, slowed_by, made, rest }
                     }));
                 }
                 Action::Leave(ino) => {

@@ -5,7 +5,7 @@
 //! Where a quota or a full disk lets no more in, the records before go first, which may make room,
 //! and what else is on its way. The oldest one then goes without its chunks: so the server says
 //! whether it is refused, once and for all. A full disk has a minute for that, unless somebody
-//! waits (`mount::full`).
+//! waits (`host::send::server_disk` in core).
 
 use std::ops::Range;
 

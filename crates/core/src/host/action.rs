@@ -20,7 +20,7 @@ use crate::host::call::{Answer, Call, Kept};
 use crate::host::log::{Entry, Payload};
 use crate::nouns::{ContainerId, Dentry, Ino, Name, Record, Time, Timestamp, Version};
 use crate::refusal::Refusal;
-use crate::wire::{History, Looked, Node, Page};
+use crate::wire::{Compare, History, Looked, Node, Page};
 
 /// Number of a call, which the shell chooses. No two calls that are not answered have the same.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -236,6 +236,8 @@ pub enum Ask {
     },
     /// Extended attributes: [`Fact::Xattrs`].
     Xattrs(Ino),
+    /// Whether two files have the same bytes: [`Fact::Same`].
+    Same(Compare),
 }
 
 /// An answer of the server, with its age.
@@ -260,6 +262,8 @@ pub enum Fact {
     Page(Page),
     /// Extended attributes.
     Xattrs(XattrMap),
+    /// The files have the same bytes.
+    Same(bool),
 }
 
 /// A task of the shell.

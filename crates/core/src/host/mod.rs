@@ -33,6 +33,7 @@ use crate::nouns::{
     Version,
 };
 use crate::persist::Lm;
+use crate::wire::Compare;
 
 pub use notes::Notes;
 pub use planted::Fault;
@@ -67,6 +68,8 @@ pub struct Host {
     pending: Pending,
     space: FreeSpace,
     storms: Storms,
+    /// Conflict copies that the server has called other than what they stand beside.
+    different: BTreeMap<Ino, Compare>,
     /// Calls that are not answered.
     calls: BTreeMap<CallId, Running>,
     /// What the shell has to do.
@@ -195,6 +198,7 @@ impl Host {
             pending: Pending::default(),
             space: FreeSpace::default(),
             storms: Storms::default(),
+            different: BTreeMap::new(),
             calls: BTreeMap::new(),
             actions: VecDeque::new(),
             progress: 0,

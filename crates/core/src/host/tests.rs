@@ -16,6 +16,7 @@ mod fetches;
 mod forgets;
 mod levels;
 mod looks;
+mod merges;
 mod names;
 mod opens;
 mod outcomes;

@@ -28,6 +28,8 @@ pub(crate) enum Purpose {
     Drain(Lane, Request, Vec<Logged>),
     /// An application's thread.
     Thread(usize, Asking),
+    /// What two hosts made under one name.
+    Merge(Asking),
     /// Data for which nobody waits.
     Ahead(Request),
     /// That the server keeps its promises.
@@ -91,6 +93,9 @@ impl Mount {
         self.outbox.clear();
         let mut waiting = Vec::new();
         for purpose in std::mem::take(&mut self.calls).into_values() {
+            if let Purpose::Merge(asking) = &purpose {
+                self.stop_merging(asking);
+            }
             if let Purpose::Thread(thread, asking) = purpose {
                 self.core.handle(Event::Cancel(asking.call), self.moment());
                 self.threads[thread].waits = false;
@@ -119,49 +124,17 @@ impl Mount {
                 None
             }
             Purpose::Drain(_, request, batch) => {
-                self.core.put_back(batch.iter().map(|logged| logged.seq));
-                match (reply, &request) {
-                    (reply @ Reply::Applied(_), _) => {
-                        let promised = self.promised(&reply);
-                        let as_of = self.core.tree.as_of(promised, [asked, self.now]);
-                        let Reply::Applied(Applied { outcomes, visible, heard, .. }) = reply else {
-                            return Ok(None);
-                        };
-                        self.settle_batch(batch, outcomes, &as_of)?;
-                        self.renewed(heard, asked);
-                        if !visible {
-                            self.call(Request::Visible(()), Purpose::Visible);
-                        }
-                    }
-                    (Reply::Refused(refused), Request::Fetch(_)) => {
-                        self.give_up_base(&batch, refused.refusal);
-                    }
-                    // Another time: its disk is full.
-                    (Reply::Refused(refused), _) if refused.refusal == Refusal::NoSpace => {
-                        // Unless what was sent twice is done the second time.
-                        self.unsettled = true;
-                        return Ok(None);
-                    }
-                    (reply @ Reply::Fetched(_), _) => {
-                        // No end of asking would bring what was cut off here meanwhile.
-                        if !self.has_place_for(&request) {
-                            self.give_up_base(&batch, Refusal::Io);
-                        }
-                        self.take_data(&request, (reply, body), asked);
-                        self.give_up_cut(&batch, &request);
-                    }
-                    (Reply::Refused(refused), _)
-                        if refused.refusal == Refusal::Copied && self.copied.may_be =>
-                    {
-                        self.copied.is_shut_out = true;
-                        return Ok(None);
-                    }
-                    (reply, _) => return Err(Violation(format!("apply: {reply:?}"))),
+                if !self.batch_answered(&request, batch, (reply, body), asked)? {
+                    return Ok(None);
                 }
                 None
             }
             Purpose::Thread(thread, asking) => {
                 self.thread_answered(thread, asking, (reply, body), asked)?
+            }
+            Purpose::Merge(asking) => {
+                self.merge_answered(&asking, (reply, body), asked)?;
+                None
             }
             Purpose::Visible => None,
             Purpose::Ahead(request) => {
@@ -177,6 +150,56 @@ impl Mount {
         };
         self.send()?;
         Ok(goes_on)
+    }
+
+    /// The answer to a batch, or to what was fetched for it. False if nothing goes on.
+    fn batch_answered(
+        &mut self,
+        request: &Request,
+        batch: Vec<Logged>,
+        (reply, body): Answer,
+        asked: Time,
+    ) -> Result<bool, Violation> {
+        self.core.put_back(batch.iter().map(|logged| logged.seq));
+        match (reply, request) {
+            (reply @ Reply::Applied(_), _) => {
+                let promised = self.promised(&reply);
+                let as_of = self.core.tree.as_of(promised, [asked, self.now]);
+                let Reply::Applied(Applied { outcomes, visible, heard, .. }) = reply else {
+                    return Ok(false);
+                };
+                self.settle_batch(batch, outcomes, &as_of)?;
+                self.renewed(heard, asked);
+                if !visible {
+                    self.call(Request::Visible(()), Purpose::Visible);
+                }
+            }
+            (Reply::Refused(refused), Request::Fetch(_)) => {
+                self.give_up_base(&batch, refused.refusal);
+            }
+            // Another time: its disk is full.
+            (Reply::Refused(refused), _) if refused.refusal == Refusal::NoSpace => {
+                // Unless what was sent twice is done the second time.
+                self.unsettled = true;
+                return Ok(false);
+            }
+            (reply @ Reply::Fetched(_), _) => {
+                // No end of asking would bring what was cut off here meanwhile.
+                if !self.has_place_for(request) {
+                    self.give_up_base(&batch, Refusal::Io);
+                }
+                self.take_data(request, (reply, body), asked);
+                self.give_up_cut(&batch, request);
+            }
+            (Reply::Refused(refused), _)
+                if refused.refusal == Refusal::Copied && self.copied.may_be =>
+            {
+                self.copied.is_shut_out = true;
+                return Ok(false);
+            }
+            (reply, _) => return Err(Violation(format!("apply: {reply:?}"))),
+        }
+        Ok(true)
     }
 
     /// Returns the thread, if it goes on.

@@ -11,6 +11,7 @@ mod chunks;
 mod copied;
 mod data;
 mod drain;
+mod merges;
 mod notes;
 mod outcomes;
 mod promises;
@@ -37,6 +38,7 @@ use crate::server::Server;
 use crate::work::{Answered, Op};
 pub(crate) use calls::{Ended, Purpose};
 use chunks::Chunks;
+use merges::Merging;
 use outcomes::Hearing;
 use promises::SimSession;
 use shell::{Asking, Ran};
@@ -118,6 +120,7 @@ pub(crate) struct Mount {
     next_call: u64,
     /// Calls of the host.
     host_calls: u64,
+    pub(crate) merging: Merging,
     /// Changes of containers.
     edits: u64,
     /// Calls of the operation under way that wait for outcomes.
@@ -221,6 +224,7 @@ impl Mount {
             host_calls: 0,
             heard: Vec::new(),
             edits: 0,
+            merging: Merging::default(),
             outbox: Vec::new(),
             handles: Vec::new(),
             baseless: BTreeSet::new(),
@@ -327,7 +331,7 @@ impl Mount {
         self.sweep();
         self.clean_cache();
         self.kept.lost_power &= self.core.is_in_doubt();
-        Ok(())
+        self.merge()
     }
 
     /// Closes every file that is open, and has everything sent.

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use segue_core::host::action::{Await, CallId, Done, Event, Undone};
+use segue_core::host::action::{Await, CallId, Done, Event, Patience, Undone};
 use segue_core::host::call::{Answer, Call};
 use segue_core::nouns::{Ino, Time};
 use segue_core::refusal::Refusal;
@@ -55,26 +55,34 @@ impl Mount {
     pub(super) fn hears_outcomes(&mut self, thread: usize) -> Result<bool, Violation> {
         let waited = !self.threads[thread].hearing.is_empty();
         for hearing in std::mem::take(&mut self.threads[thread].hearing) {
-            let Hearing { call, awaited, since } = &hearing;
-            let is_late = self.is_offline && self.now.since(*since) >= GRACE;
-            if !is_late && self.core.progress() == awaited.since {
-                self.threads[thread].hearing.push(hearing);
-                continue;
-            }
-            let done = match is_late {
-                true => Err(Undone::from(Refusal::Unreachable)),
-                false => Ok(Done::Carried),
-            };
-            match self.run(*call, Event::Done { id: *call, done }, &[])? {
-                Ran::Answered(Err(refusal)) if refusal != Refusal::Unreachable => self.refused += 1,
-                Ran::Answered(_) => {}
-                Ran::Hears(next) => {
-                    let hearing = Hearing { since: *since, ..*next };
+            match self.heard_of(&hearing)? {
+                None => self.threads[thread].hearing.push(hearing),
+                Some(Ran::Answered(Err(refusal))) if refusal != Refusal::Unreachable => {
+                    self.refused += 1;
+                }
+                Some(Ran::Answered(_)) => {}
+                Some(Ran::Hears(next)) => {
+                    let hearing = Hearing { since: hearing.since, ..*next };
                     self.threads[thread].hearing.push(hearing);
                 }
-                ran => return Err(Violation(format!("behind an outcome: {ran:?}"))),
+                Some(ran) => return Err(Violation(format!("behind an outcome: {ran:?}"))),
             }
         }
         Ok(waited)
+    }
+
+    /// Lets a call go on if something was settled, or it has waited for too long.
+    pub(super) fn heard_of(&mut self, hearing: &Hearing) -> Result<Option<Ran>, Violation> {
+        let Hearing { call, awaited, since } = hearing;
+        let has_patience = awaited.patience == Patience::Ever || self.now.since(*since) < GRACE;
+        let is_late = self.is_offline && !has_patience;
+        if !is_late && self.core.progress() == awaited.since {
+            return Ok(None);
+        }
+        let done = match is_late {
+            true => Err(Undone::from(Refusal::Unreachable)),
+            false => Ok(Done::Carried),
+        };
+        self.run(*call, Event::Done { id: *call, done }, &[]).map(Some)
     }
 }

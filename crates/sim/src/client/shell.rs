@@ -70,7 +70,7 @@ impl Mount {
         self.run(id, Event::Call { id, call }, bytes)
     }
 
-    fn next_id(&mut self) -> CallId {
+    pub(super) fn next_id(&mut self) -> CallId {
         self.host_calls += 1;
         CallId(self.host_calls)
     }
@@ -97,6 +97,7 @@ impl Mount {
             Reply::Node(found) => Ok(Fact::Attr(found.node)),
             Reply::Looked(looked) => Ok(Fact::Name(looked)),
             Reply::Page(page) => Ok(Fact::Page(page)),
+            Reply::Compared(is_same) => Ok(Fact::Same(is_same)),
             Reply::Xattrs(xattrs) => Ok(Fact::Xattrs(xattrs.values.into_iter().collect())),
             Reply::Refused(refused) => Err(refused.refusal),
             _ => Err(Refusal::Protocol),
@@ -159,7 +160,10 @@ impl Mount {
                         let asking = Asking { request: fetch(gap), call: id };
                         return Ok(Ran::Waits(Box::new(asking)));
                     }
-                    Action::Await(_, awaited) if awaited.patience == Patience::Grace => {
+                    Action::Await(_, awaited)
+                        if awaited.data.is_none()
+                            && !matches!(awaited.patience, Patience::AtMost(_)) =>
+                    {
                         return Ok(Ran::Hears(Box::new(self.hearing(id, awaited))));
                     }
                     Action::Await(..) => {
@@ -171,6 +175,9 @@ impl Mount {
                         return Ok(Ran::Waits(Box::new(asking)));
                     }
                     action => {
+                        if let Action::Append(_, entry) = &action {
+                            self.check_merge(id, entry)?;
+                        }
                         let is_unseen = hides(&action);
                         done = self.carry_out(action, bytes)?.or(done);
                         seen_at = seen_at.or(is_unseen.then_some(self.changed_at));
@@ -226,7 +233,10 @@ impl Mount {
             Action::AppendAll(_, entries) => self.append_settled(entries)?,
             Action::Keep(_, kept) => {
                 match kept.to {
-                    KeptAs::Copy { .. } => self.conflicts += 1,
+                    KeptAs::Copy { twice, .. } => {
+                        self.kept.made_twice(twice.map(|twice| *twice));
+                        self.conflicts += 1;
+                    }
                     KeptAs::Refused(_) => self.refused += 1,
                 }
                 Ok(Done::Carried)
@@ -403,6 +413,7 @@ fn request(ask: Ask) -> Request {
             Request::Readdir(Readdir { ino: directory, after, since, limit })
         }
         Ask::Xattrs(ino) => Request::Xattrs(ino),
+        Ask::Same(files) => Request::Compare(files),
     }
 }
 

@@ -17,6 +17,7 @@ mod index;
 use std::collections::{BTreeMap, BTreeSet};
 
 use segue_core::host::Notes;
+use segue_core::host::conflict::Twice;
 use segue_core::host::log::{Entry, Logged};
 use segue_core::nouns::{ClientId, ContainerId, Ino, InoGrant, Time};
 
@@ -74,6 +75,8 @@ pub(crate) struct Kept {
     pub(crate) sent: BTreeSet<u64>,
     /// Changes that are what a loss of power left.
     pub(crate) left: BTreeSet<u64>,
+    /// What this host and another one made under one name.
+    pub(crate) twice: Vec<Twice>,
     /// How many bytes may be cached, if that is bounded.
     pub(crate) cache_size: Option<u64>,
     /// The host goes down when the process does.
@@ -171,6 +174,12 @@ impl Kept {
         for key in index.save(notes, now) {
             self.containers.remove(&key);
         }
+    }
+
+    /// Keeps word of what was made twice, unless a process that died did so.
+    pub(crate) fn made_twice(&mut self, twice: Option<Twice>) {
+        let is_known = twice.as_ref().is_some_and(|twice| self.twice.contains(twice));
+        self.twice.extend(twice.filter(|_| !is_known));
     }
 
     /// Reserves numbers of changes from `first` on; those below the returned one may be used.

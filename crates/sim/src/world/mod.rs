@@ -494,6 +494,7 @@ impl World {
             self.summary.superseded += mount.superseded;
             self.summary.amended += mount.amended;
             self.summary.taken_back += mount.taken_back;
+            self.summary.merged += mount.merging.merged;
             self.summary.refused += mount.refused;
             self.summary.renamed += mount.copied.renamed;
             self.summary.histories += mount.copied.histories;

@@ -253,6 +253,7 @@ impl Tree {
                 self.put_node(Node { attr: *attr, target: None }, as_of);
             } else {
                 self.unnoted.nodes.insert(attr.ino);
+                node.may_be_back(attr);
                 node.attr.change = attr.change;
                 if !ahead(attr.ino) {
                     node.attr.data_version = attr.data_version;

@@ -189,6 +189,21 @@ fn a_removed_file_that_has_a_name_again_is_shown() {
     assert_eq!(meaning(&tree), Some(Ino(7)));
 }
 
+/// Its server was put back. An outcome tells of it first, while it has a change of this host.
+#[test]
+fn a_removed_file_that_an_outcome_finds_under_a_name_is_shown() {
+    let mut tree = Tree::new(100);
+    let file = |change| Node { attr: attr(7, Kind::File, change), target: None };
+    tree.install_name(attr(1, Kind::Directory, 1), name("f"), Some(file(9)), at(0));
+    tree.mark_orphan(Ino(7));
+    tree.forget_lost(&crate::wire::History { epoch: 1, lives: vec![(1, 5)] });
+    tree.mark(Ino(7));
+    tree.learn(&[file(2).attr], |_| true, &tree.as_of(None, [at(1); 2]));
+    tree.install_name(attr(1, Kind::Directory, 1), name("f"), Some(file(2)), at(2));
+    let meaning = tree.name(Ino::ROOT, &name("f"), at(2)).usable(true).flatten();
+    assert_eq!(meaning, Some(Ino(7)));
+}
+
 #[test]
 fn a_refused_change_is_asked_for_again() {
     let mut tree = tree();

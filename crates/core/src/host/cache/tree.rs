@@ -119,6 +119,16 @@ pub struct Moved {
     pub was_known: bool,
 }
 
+impl NodeEntry {
+    /// The server says what an inode is that may have lost its last name. A restored volume has its
+    /// names again. A copy of this cache may make a file again, or use its number.
+    pub(super) fn may_be_back(&mut self, said: &Attr) {
+        if self.is_orphan && said.nlink > 0 && said.change != self.attr.change {
+            (self.is_orphan, self.listing) = (false, Listing::Partial);
+        }
+    }
+}
+
 impl Tree {
     /// An empty tree that keeps about `limit` inodes.
     pub fn new(limit: usize) -> Tree {
@@ -247,11 +257,7 @@ impl Tree {
                 if let Some(xattrs) = known.xattrs.as_mut() {
                     xattrs.is_old |= known.attr.change != node.attr.change;
                 }
-                // A restored volume has its names again. A copy of this cache may make a file
-                // again, or use its number.
-                if known.is_orphan && node.attr.nlink > 0 && node.attr.change != known.attr.change {
-                    (known.is_orphan, known.listing) = (false, Listing::Partial);
-                }
+                known.may_be_back(&node.attr);
                 known.attr = node.attr;
                 known.checked = checked;
                 known.target = node.target.or(known.target.take());

@@ -32,6 +32,14 @@ impl Host {
                 self.tree.install_xattrs(*ino, map);
                 Ok(())
             })),
+            Look::Same(files) => Some(told.and_then(|told| {
+                let Fact::Same(is_same) = told.fact else { return Err(Refusal::Protocol) };
+                so_far.is_same = is_same;
+                if !is_same {
+                    self.different.insert(files.one.0, *files);
+                }
+                Ok(())
+            })),
             // Another look asks for it.
             Look::Target(_) => None,
         };

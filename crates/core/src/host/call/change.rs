@@ -50,6 +50,14 @@ impl Host {
         let Some(seq) = call.so_far.logged else {
             return self.begin_change(id, call, (record, caller, expects), now);
         };
+        if let Some(claim) = claim
+            && call.so_far.is_inner
+            && !call.so_far.is_named
+        {
+            self.wake(Task::Drain);
+            let waiter = Some((seq, self.waiters.add(seq, claim)));
+            return Ok(Next::Reply(Answer { waiter, ..self.answer_of(&call.so_far) }));
+        }
         if let Some(claim) = claim {
             // What this host removes for itself is nobody's to deal with, however long it takes.
             let patience = if expects.is_some() { Patience::Ever } else { Patience::Grace };

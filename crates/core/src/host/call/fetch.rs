@@ -299,6 +299,7 @@ impl Host {
     /// Nobody waits for the end of a call.
     pub(super) fn end_unanswered(&mut self, call: Running) {
         self.stop_hearing(&call.so_far);
+        self.stop_merging(&call.so_far.merging);
         if let Some(inner) = call.inner {
             self.end_unanswered(*inner);
         }

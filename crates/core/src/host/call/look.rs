@@ -15,6 +15,7 @@ use crate::host::action::{Action, Ask, CallId, Load, Noted, Now, Query, Reach};
 use crate::host::cache::{Known, XattrMap};
 use crate::nouns::{Attr, Dentry, Ino, Name, Time};
 use crate::refusal::Refusal;
+use crate::wire::Compare;
 
 /// So often a reply may be overtaken by a change before the caller is told to try again.
 pub(super) const OVERTAKEN_MAX: u32 = 8;
@@ -34,6 +35,8 @@ pub enum Look {
     Target(Ino),
     /// The user's extended attributes: [`Seen::Xattrs`].
     Xattrs(Ino),
+    /// Whether the server has the same bytes of two files: [`Seen::Same`].
+    Same(Compare),
 }
 
 /// The result of a look.
@@ -49,6 +52,8 @@ pub enum Seen {
     Target(Vec<u8>),
     /// Extended attributes.
     Xattrs(XattrMap),
+    /// The files have the same bytes.
+    Same(bool),
 }
 
 /// A look that is not over.
@@ -83,6 +88,8 @@ pub(super) struct Sighted {
     pub(super) changes: u32,
     /// The pages of a listing.
     pub(super) paging: Paging,
+    /// The files have the same bytes.
+    pub(super) is_same: bool,
 }
 
 impl Looking {
@@ -196,6 +203,10 @@ impl Host {
             Look::Names(directory) => self.see_names(*directory, so_far, within, now),
             Look::Target(ino) => self.see_target(*ino, so_far, within),
             Look::Xattrs(ino) => self.see_xattrs(*ino, so_far, within, now),
+            Look::Same(files) => match so_far.answered {
+                None => Ok(Glimpse::Query(Query { ask: Ask::Same(*files), is_known: false })),
+                Some(answered) => answered.map(|()| Glimpse::Seen(Seen::Same(so_far.is_same))),
+            },
         }
     }
 

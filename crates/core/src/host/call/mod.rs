@@ -8,10 +8,12 @@ mod answers;
 mod below;
 mod change;
 mod edit;
+mod facts;
 mod fetch;
 mod forget;
 mod handles;
 mod look;
+mod merge;
 mod name;
 mod open;
 mod outcome;
@@ -27,7 +29,9 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use self::change::GivesWay;
-use self::name::Facts;
+use self::facts::Facts;
+pub(in crate::host) use self::facts::{Halt, Known};
+use self::merge::Merging;
 pub use answers::Followed;
 pub use below::{UnsentBelow, is_below};
 use fetch::Fetching;
@@ -49,6 +53,7 @@ pub(in crate::host) use space::FreeSpace;
 use crate::host::Copied;
 use crate::host::action::{Edit, Gap, Load, Preserve};
 use crate::host::cache::Sight;
+use crate::host::conflict::Twice;
 use crate::host::log::Entry;
 use crate::host::send::{Claim, WaiterId};
 use crate::nouns::{Caller, ContainerId, Ino, Outcome, Record, Version};
@@ -97,6 +102,10 @@ pub enum Call {
     Open(OpenCall),
     /// Data of a file that are to be here.
     Fetch(FetchCall),
+    /// What two hosts made under one name: it becomes one, or [as much of it as
+    /// may](crate::host::conflict). Refused with [`Refusal::NotEmpty`] or [`Refusal::Changed`] if
+    /// more of it may become one later.
+    Merge(Twice),
     /// Changes of which the outcomes are waited for. Refused if one of them is.
     Committed(Vec<u64>),
     /// Final outcomes of changes.
@@ -188,6 +197,8 @@ pub struct Answer {
     pub seq: Option<u64>,
     /// The outcome of the change, if the call waited for that.
     pub outcome: Option<Box<Outcome>>,
+    /// The waiter for that outcome, if the call is a part of another one that waits.
+    pub(in crate::host) waiter: Option<(u64, WaiterId)>,
     /// The update log is nearly full, and the caller waits for so many bytes that it added.
     pub slowed_by: Option<u64>,
 }
@@ -232,6 +243,8 @@ struct SoFar {
     is_edited: bool,
     /// Data were unsealed that were on their way.
     is_unsealed: bool,
+    /// It is a part of another call.
+    is_inner: bool,
     /// A program made the change by its names.
     is_named: bool,
     /// Its change gave way to another host's.
@@ -256,6 +269,7 @@ struct SoFar {
     inner_failed: Option<Refusal>,
     has_forgotten: bool,
     settling: Settling,
+    merging: Merging,
     fetching: Fetching,
     opening: Opening,
 }

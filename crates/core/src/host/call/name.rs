@@ -1,12 +1,8 @@
 //! Calls that change names and attributes: which facts each needs, when it is refused, and the
 //! record that it becomes.
-//!
-//! A call looks for one fact at a time: the inode of a name, attributes, an empty directory. The
-//! fact counts for this call only, because it may come without a promise of the server.
 
-use std::collections::BTreeMap;
-
-use super::{Answer, Call, Look, Next, Running, Seen, Step};
+use super::facts::{Facts, Halt, Known};
+use super::{Answer, Call, Next, Running};
 use crate::host::Host;
 use crate::host::action::{Action, CallId, Now, Reach, Task};
 use crate::host::log::Writers;
@@ -79,87 +75,6 @@ pub enum RenameFlag {
     Exchange,
 }
 
-/// Facts that a call has looked for.
-#[derive(Debug, Default)]
-pub(in crate::host) struct Facts {
-    names: BTreeMap<Dentry, Option<Attr>>,
-    attrs: BTreeMap<Ino, Attr>,
-    empty: BTreeMap<Ino, bool>,
-    pub(super) number: Option<Ino>,
-}
-
-impl Facts {
-    /// Takes in the result of a look.
-    fn learn(&mut self, look: Look, seen: Seen) {
-        match (look, seen) {
-            (Look::Name(at), Seen::Name(attr)) => drop(self.names.insert(at, attr)),
-            (Look::Attr(ino), Seen::Attr(attr)) => drop(self.attrs.insert(ino, attr)),
-            (Look::Names(ino), Seen::Names(names)) => {
-                self.empty.insert(ino, names.is_empty());
-            }
-            (look, seen) => unreachable!("{seen:?} is not seen by {look:?}"),
-        }
-    }
-}
-
-/// Why a record cannot be made yet, or at all.
-enum Halt {
-    Look(Look),
-    Number,
-    Refused(Refusal),
-}
-
-impl From<Refusal> for Halt {
-    fn from(refusal: Refusal) -> Halt {
-        Halt::Refused(refusal)
-    }
-}
-
-/// The facts of a call, each of which may have to be asked for.
-struct Known<'a>(&'a Facts);
-
-impl Known<'_> {
-    fn name(&self, at: &Dentry) -> Result<Option<Attr>, Halt> {
-        self.0.names.get(at).copied().ok_or_else(|| Halt::Look(Look::Name(at.clone())))
-    }
-
-    fn existing(&self, at: &Dentry) -> Result<Attr, Halt> {
-        Ok(self.name(at)?.ok_or(Refusal::NotFound)?)
-    }
-
-    fn free(&self, at: &Dentry) -> Result<(), Halt> {
-        match self.name(at)? {
-            Some(_) => Err(Refusal::Exists.into()),
-            None => Ok(()),
-        }
-    }
-
-    fn attr(&self, ino: Ino) -> Result<Attr, Halt> {
-        self.0.attrs.get(&ino).copied().ok_or(Halt::Look(Look::Attr(ino)))
-    }
-
-    fn empty(&self, directory: Ino) -> Result<(), Halt> {
-        match self.0.empty.get(&directory) {
-            Some(true) => Ok(()),
-            Some(false) => Err(Refusal::NotEmpty.into()),
-            None => Err(Halt::Look(Look::Names(directory))),
-        }
-    }
-
-    fn number(&self) -> Result<Ino, Halt> {
-        self.0.number.ok_or(Halt::Number)
-    }
-
-    fn replaceable(&self, source: &Attr, target: &Attr) -> Result<(), Halt> {
-        match (source.kind == Kind::Directory, target.kind == Kind::Directory) {
-            (true, false) => Err(Refusal::NotDirectory.into()),
-            (false, true) => Err(Refusal::IsDirectory.into()),
-            (true, true) => self.empty(target.ino),
-            (false, false) => Ok(()),
-        }
-    }
-}
-
 impl Host {
     pub(super) fn attempt_name(
         &mut self,
@@ -175,26 +90,11 @@ impl Host {
             _ => false,
         };
         let caller = caller.clone();
-        let record = match self.record_of(asked, &caller, Known(&call.so_far.facts), now) {
-            // It would change nothing.
-            Ok(None) => return Ok(Next::Reply(Answer::default())),
-            Ok(Some(record)) => record,
-            Err(Halt::Refused(refusal)) => return Err(refusal),
-            Err(Halt::Number) => {
-                call.so_far.has_waited = true;
-                call.step = Some(Step::Number);
-                self.act(Action::Number(id));
-                return Ok(Next::Step);
-            }
-            Err(Halt::Look(look)) => {
-                let Some(seen) = self.look(id, call, look.clone(), now)? else {
-                    call.so_far.has_waited = true;
-                    return Ok(Next::Step);
-                };
-                call.so_far.facts.learn(look, seen);
-                return self.attempt_name(id, call, now);
-            }
-        };
+        let asked = asked.clone();
+        let decide = |host: &Host, known: Known<'_>| host.record_of(&asked, &caller, known, now);
+        let Some(record) = self.with_facts(id, call, now, decide)? else { return Ok(Next::Step) };
+        // It would change nothing.
+        let Some(record) = record else { return Ok(Next::Reply(Answer::default())) };
         if call.so_far.has_waited && self.is_overtaken(&call.so_far.facts, now) {
             (call.so_far.facts, call.so_far.has_waited) = (Facts::default(), false);
             return self.attempt_name(id, call, now);

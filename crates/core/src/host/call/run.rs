@@ -85,6 +85,7 @@ impl Host {
                 let settle = Arc::clone(settle);
                 self.attempt_settle(id, call, &settle, now)
             }
+            Call::Merge(_) => self.attempt_merge(id, call, now),
             Call::Committed(_) => self.attempt_committed(id, call),
             Call::Forget(_) => self.attempt_forget(id, call),
             Call::Clone { .. } => self.attempt_clone(id, call, now),
@@ -104,7 +105,9 @@ impl Host {
         now: Now,
     ) -> Result<Option<Answer>, Refusal> {
         assert!(call.inner.is_none(), "a call has one part at a time");
-        call.inner = Some(Box::new(Running::new(inner)));
+        let mut inner = Running::new(inner);
+        inner.so_far.is_inner = true;
+        call.inner = Some(Box::new(inner));
         self.go_on_inner(id, call, now)
     }
 

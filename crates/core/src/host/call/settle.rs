@@ -15,6 +15,7 @@ use std::sync::Arc;
 use super::{Answer, Call, Next, Running, Step};
 use crate::host::action::{Action, CallId, Now, Task};
 use crate::host::cache::AsOf;
+use crate::host::conflict::Twice;
 use crate::host::log::{Change, Entry, Logged};
 use crate::host::send::Claim;
 use crate::host::{Effect, Host};
@@ -63,6 +64,8 @@ pub enum KeptAs {
         parent: Ino,
         /// Its name.
         name: Name,
+        /// What was made twice, if that is what it is.
+        twice: Option<Box<Twice>>,
     },
     /// Nothing, because the server refused it.
     Refused(Refusal),
@@ -74,7 +77,8 @@ impl Kept {
             Outcome::Refused { refusal } => KeptAs::Refused(*refusal),
             outcome => {
                 let (parent, name) = logged.copy_of(outcome)?;
-                KeptAs::Copy { parent, name: name.clone() }
+                let twice = logged.made_twice(parent, name).map(Box::new);
+                KeptAs::Copy { parent, name: name.clone(), twice }
             }
         };
         Some(Kept { logged: logged.clone(), to })
@@ -196,7 +200,9 @@ impl Host {
         for ((logged, outcome), effects) in answered.iter().zip(effects) {
             let claim = self.waiters.claim(logged.seq);
             self.waiters.tell(logged.seq, outcome);
-            let is_held = call.so_far.settling.held.contains(&logged.seq);
+            let settling = &call.so_far.settling;
+            let is_held =
+                settling.held.contains(&logged.seq) && !settling.kept.contains(&logged.seq);
             if is_held && Kept::of(logged, outcome).is_some_and(|kept| kept.is_unreported(claim)) {
                 // The call has stopped waiting since.
                 self.act(Action::KeepHeld(logged.seq));

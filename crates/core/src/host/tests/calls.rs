@@ -5,7 +5,8 @@ use crate::host::action::{
     Action, Ask, CallId, Done, Event, Fact, Load, Noted, Now, Reach, Task, Told, Undone,
 };
 use crate::host::cache::{Way, XattrMap};
-use crate::host::call::{Answer, By, Call, EditCall, OpenFile, What};
+use crate::host::call::{Answer, By, Call, EditCall, KeptAs, OpenFile, What};
+use crate::host::conflict::Twice;
 use crate::host::log::{Instead, Writers};
 use crate::host::send::Claim;
 use crate::nouns::Dentry;
@@ -24,6 +25,8 @@ pub(super) enum Truth {
     Attr(Attr),
     Names(Ino, Vec<(Name, Attr)>),
     Number(Ino),
+    /// Whether two files have the same bytes.
+    Same(Ino, Ino, bool),
 }
 
 /// A shell that writes down what it does.
@@ -32,6 +35,7 @@ pub(super) struct Shell {
     pub(super) log: Vec<Entry>,
     pub(super) did: Vec<String>,
     pub(super) kept: Vec<u64>,
+    pub(super) twice: Vec<Twice>,
     pub(super) truth: Vec<Truth>,
     pub(super) asked: Vec<&'static str>,
     /// The action with this place in the order of all fails so.
@@ -136,6 +140,18 @@ impl Shell {
                 let (more, promised, commit, gone) = (false, None, 0, None);
                 Ok(Fact::Page(Page { directory, entries, more, promised, commit, gone }))
             }
+            Ask::Same(files) => {
+                self.asked.push("same");
+                let same = truth.find_map(|truth| match truth {
+                    Truth::Same(one, other, same)
+                        if (*one, *other) == (files.one.0, files.other.0) =>
+                    {
+                        Some(*same)
+                    }
+                    _ => None,
+                });
+                same.map(Fact::Same).ok_or(Refusal::Changed)
+            }
             Ask::Xattrs(_) => {
                 self.asked.push("xattrs");
                 Ok(Fact::Xattrs(XattrMap::new()))
@@ -182,6 +198,9 @@ impl Shell {
             }
             Action::Keep(_, kept) => {
                 self.kept.push(kept.logged.seq);
+                if let KeptAs::Copy { twice: Some(twice), .. } = kept.to {
+                    self.twice.push(*twice);
+                }
                 ("keep", None, Done::Carried)
             }
             Action::Hold(..) => ("hold", None, Done::Carried),
