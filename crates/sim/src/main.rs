@@ -128,8 +128,8 @@ fn tell_least(seed: u64, options: Options, failure: Failure) {
 fn words(total: &Summary) -> String {
     format!(
         "{:.1} virtual hours, {} operations, {} records, {} cancelled, {} superseded, {} stores in \
-         one, {} taken back, {} conflicts, {} merged, {} refused; faults: {} messages lost, {} duplicated, {} \
-         partitions, {} client crashes, {} server crashes, {} broken recoveries, {} sleeps, {} \
+         one, {} taken back, {} conflicts, {} merged, {} refused; faults: {} messages lost, {} \
+         duplicated, {} partitions, {} client crashes, {} server crashes, {} broken recoveries, {} sleeps, {} \
          clocks set, {} full disks, {} disk errors, {} caches put back, {} cloned, {} servers put \
          back, {} other servers met; {} breaks heard, {} sessions resumed, {} hosts renamed, {} \
          histories told",
