@@ -50,6 +50,8 @@ pub struct Summary {
     pub taken_back: u64,
     /// Conflict copies that became one with what they stood beside.
     pub merged: u64,
+    /// Limits that were set.
+    pub limits: u64,
     /// Records that the server refused.
     pub refused: u64,
     /// Messages that never arrived.
@@ -102,6 +104,7 @@ impl Summary {
         self.amended += other.amended;
         self.taken_back += other.taken_back;
         self.merged += other.merged;
+        self.limits += other.limits;
         self.refused += other.refused;
         self.lost += other.lost;
         self.duplicated += other.duplicated;

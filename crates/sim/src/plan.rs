@@ -290,6 +290,8 @@ pub(crate) struct More {
     pub(crate) lingers: bool,
     /// How soon changes must be with the server.
     pub(crate) lm: Lm,
+    /// An administrator sets limits so often.
+    pub(crate) limits_every: Option<Duration>,
     /// Bytes of notes of commits that the server keeps.
     pub(crate) notes_max: Option<u64>,
 }
@@ -367,6 +369,7 @@ impl More {
             notes_max: rng.pick(&[None, None, Some(300), Some(2000)]),
             lingers: rng.chance(400),
             lm: rng.pick(&[Lm::Async, delay(5), delay(40), log(1), log(10), Lm::Close, Lm::Sync]),
+            limits_every: mean(rng, 400, [10, 20, 60]),
         }
     }
 }

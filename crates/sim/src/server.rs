@@ -8,6 +8,7 @@ mod chunks;
 mod doors;
 mod lives;
 mod promises;
+mod quotas;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -159,6 +160,7 @@ impl Server {
                 .map(|xattrs| (Reply::Xattrs(xattrs), Vec::new())),
             Request::Compare(ask) => namespace::equal::compare(&mut txn, volume, ask)
                 .map(|is_same| (Reply::Compared(is_same), Vec::new())),
+            Request::Statfs(ino) => return self.space(*ino),
             Request::Fetch(ask) => return chunks::fetch(&mut txn, volume, ask),
             other => return Err(Violation(format!("nobody asks for {}", other.name()))),
         })

@@ -291,9 +291,9 @@ fn a_client_that_forgets_its_doubt_is_found() {
 #[test]
 fn a_client_that_sends_what_its_log_may_lose_is_found() {
     let bug = Some(Bug::ClientSendsRewritten);
-    let failure = run(414, Options { bug, ..Options::default() }.swarm(414)).unwrap_err();
+    let failure = run(1807, Options { bug, ..Options::default() }.swarm(1807)).unwrap_err();
     assert!(failure.what.contains("Copied"), "{}", failure.what);
-    ends_well(414, Options::default().swarm(414));
+    ends_well(1807, Options::default().swarm(1807));
 }
 
 #[test]

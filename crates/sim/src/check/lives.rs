@@ -76,6 +76,11 @@ impl Ledger {
         self.learn_versions(txn, &Written::from([(root, None)]));
     }
 
+    /// An administrator set limits: no name or content changed.
+    pub(crate) fn limited(&mut self, txn: &mut Txn<'_>, written: &Written) {
+        self.learn_versions(txn, written);
+    }
+
     pub(super) fn learn_versions(&mut self, txn: &mut Txn<'_>, written: &Written) {
         let Some(versions) = &mut self.lives.versions else { return };
         for (volume, ino) in written.keys().filter_map(|key| keys::inode_of(key)) {

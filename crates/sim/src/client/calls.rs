@@ -2,7 +2,7 @@
 
 use segue_core::host::action::Event;
 use segue_core::host::log::{Lane, Logged};
-use segue_core::nouns::{Caller, Time};
+use segue_core::nouns::{Caller, Ino, Time};
 use segue_core::promise::Inodes;
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Applied, Hello, Reply, Request};
@@ -30,6 +30,8 @@ pub(crate) enum Purpose {
     Thread(usize, Asking),
     /// What two hosts made under one name.
     Merge(Asking),
+    /// How much a quota has left.
+    Room(Option<Ino>),
     /// Data for which nobody waits.
     Ahead(Request),
     /// That the server keeps its promises.
@@ -131,6 +133,12 @@ impl Mount {
             }
             Purpose::Thread(thread, asking) => {
                 self.thread_answered(thread, asking, (reply, body), asked)?
+            }
+            Purpose::Room(quota) => {
+                if let Reply::Space(space) = reply {
+                    self.core.room.told(quota, &space, self.now);
+                }
+                None
             }
             Purpose::Merge(asking) => {
                 self.merge_answered(&asking, (reply, body), asked)?;

@@ -120,6 +120,9 @@ pub(crate) struct Mount {
     next_call: u64,
     /// Calls of the host.
     host_calls: u64,
+    /// There may be quotas, and it is to be asked what they have left.
+    pub(crate) has_limits: bool,
+    wants_room: bool,
     pub(crate) merging: Merging,
     /// Changes of containers.
     edits: u64,
@@ -225,6 +228,8 @@ impl Mount {
             heard: Vec::new(),
             edits: 0,
             merging: Merging::default(),
+            has_limits: false,
+            wants_room: true,
             outbox: Vec::new(),
             handles: Vec::new(),
             baseless: BTreeSet::new(),
@@ -331,6 +336,7 @@ impl Mount {
         self.sweep();
         self.clean_cache();
         self.kept.lost_power &= self.core.is_in_doubt();
+        self.ask_for_room();
         self.merge()
     }
 

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use segue_core::host::action::{
     Action, Ask, CallId, Change, Done, Edit, Event, Fact, Gap, Load, Now, Patience, Preserve,
-    Reach, Told, Undo, Undone,
+    Reach, Task, Told, Undo, Undone,
 };
 use segue_core::host::cache::Scrap;
 use segue_core::host::call::{Answer, Call, KeptAs, Look, Seen};
@@ -249,6 +249,10 @@ impl Mount {
             }
             Action::Remove(scrap) => {
                 self.remove(scrap);
+                return Ok(None);
+            }
+            Action::Wake(Task::Quotas) => {
+                self.wants_room = true;
                 return Ok(None);
             }
             Action::Wake(_)

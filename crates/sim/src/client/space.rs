@@ -5,13 +5,28 @@
 //! ```
 
 use segue_core::host::cache::{Bounds, Candidate, choose};
+use segue_core::nouns::Ino;
+use segue_core::wire::Request;
 
-use super::Mount;
+use super::{Mount, Purpose};
 use crate::disk::Key;
 use crate::plan::Bug;
 use crate::rng::Rng;
 
 impl Mount {
+    /// Asks what quotas have left, at first and when something was changed since.
+    pub(super) fn ask_for_room(&mut self) {
+        if self.is_offline || !self.has_limits || !std::mem::take(&mut self.wants_room) {
+            return;
+        }
+        let mut quotas = self.core.room.wanted();
+        quotas.insert(None);
+        for quota in quotas {
+            let request = Request::Statfs(quota.unwrap_or(Ino::ROOT));
+            self.call(request, Purpose::Room(quota));
+        }
+    }
+
     fn clean_bytes(&self) -> u64 {
         let all = self.kept.containers.values().map(|container| container.bytes.len() as u64);
         all.sum::<u64>().saturating_sub(self.core.unsafe_bytes())

@@ -135,15 +135,6 @@ impl Server {
         if let Some(ino) = told_remnant {
             self.ages.asked(self.volume, ino, now.0.as_secs());
         }
-        let changed = std::mem::take(&mut self.changed);
-        let unnoted = std::mem::take(&mut self.unnoted);
-        let number = match unnoted.is_empty() {
-            true => None,
-            false => Some(changes::note(&mut self.disk.rows, unnoted, now.0.as_secs())?),
-        };
-        if let Some(most) = self.notes_max {
-            changes::forget(&mut self.disk.rows, (0, most), NOTES_SLICE)?;
-        }
         let Some((sessions, ask)) = self.sessions.as_mut().zip(ask) else { return Ok(None) };
         let author = id.filter(|_| matches!(request, Request::Apply(_)));
         let reader = id.filter(|_| author.is_none());
@@ -153,35 +144,61 @@ impl Server {
             }
             _ => sessions.table.unanswered(ask),
         }
-        let (volume, instant) = (self.volume, sessions.instant(now));
-        let gone = changed.iter().filter(|(_, became)| became.is_none());
-        let change = Change {
-            objects: changed.keys().map(|ino| (volume, *ino)).collect(),
-            gone: gone.map(|(ino, _)| (volume, *ino)).collect(),
-        };
         let mut tells = if author.is_some() { reply.inodes() } else { Vec::new() };
         if self.bug == Some(Bug::ServerPromisesRepeated) {
             self.repeated.clear();
         }
         tells.retain(|ino| !self.repeated.contains(ino));
-        let but = sessions.table.committed_by(author, &change, &tells).but;
-        number.into_iter().for_each(|number| sessions.table.committed(number));
+        let but = self.committed(author, tells, now)?;
         if author.is_some() {
             reply.promise(Some(self.repeated.iter().copied().chain(but.iter()).collect()));
         }
+        let volume = self.volume;
+        let Some(sessions) = &mut self.sessions else { return Ok(None) };
         let last = changes::head(&mut self.disk.rows, 0).map_or(0, |head| head.last);
         if let (Reply::Applied(applied), Some(id)) = (&mut reply, author) {
             applied.visible = sessions.table.is_visible(volume, id, sessions.table.now());
             applied.heard = heard(sessions, id, (self.bug, last));
             if applied.visible {
+                let instant = sessions.instant(now);
                 let shown = sessions.shown.entry(client).or_default();
                 *shown = instant.max(*shown);
             }
         }
+        Ok(Some((reply, answer)))
+    }
+
+    /// What changed is noted, and told to all but its author: who is promised all that the answer
+    /// `tells` but these.
+    pub(super) fn committed(
+        &mut self,
+        author: Option<SessionId>,
+        tells: Vec<Ino>,
+        now: Time,
+    ) -> Result<Inodes, Violation> {
+        let changed = std::mem::take(&mut self.changed);
+        let unnoted = std::mem::take(&mut self.unnoted);
+        let number = match unnoted.is_empty() {
+            true => None,
+            false => Some(changes::note(&mut self.disk.rows, unnoted, now.0.as_secs())?),
+        };
+        if let Some(most) = self.notes_max {
+            changes::forget(&mut self.disk.rows, (0, most), NOTES_SLICE)?;
+        }
+        let volume = self.volume;
+        let Some(sessions) = &mut self.sessions else { return Ok(Inodes::default()) };
+        let gone = changed.iter().filter(|(_, became)| became.is_none());
+        let change = Change {
+            objects: changed.keys().map(|ino| (volume, *ino)).collect(),
+            gone: gone.map(|(ino, _)| (volume, *ino)).collect(),
+        };
+        let but = sessions.table.committed_by(author, &change, &tells).but;
+        number.into_iter().for_each(|number| sessions.table.committed(number));
+        let instant = sessions.instant(now);
         for (ino, version) in changed {
             sessions.history.entry(ino).or_default().push((instant, version));
         }
-        Ok(Some((reply, answer)))
+        Ok(but)
     }
 
     /// Which of what a host knows from before has changed since.

@@ -55,6 +55,10 @@ impl World {
             Event::Fill(_) | Event::Empty(_) | Event::ServerFill | Event::ServerEmpty => {
                 self.room(&event);
             }
+            Event::Limit => {
+                self.limit()?;
+                self.recurs(Event::Limit);
+            }
             Event::Collect => {
                 self.server.collect(self.now)?;
                 self.server.check_rows()?;
@@ -77,6 +81,8 @@ impl World {
             Event::Fill(_) => more.full_every,
             Event::ServerFill => more.server_full_every,
             Event::Collect => more.collect_every,
+            // A host alone is never refused anything.
+            Event::Limit if self.model.is_none() => more.limits_every,
             Event::PutBack(_) => plan.copies.put_back_every,
             Event::Clone(_) => plan.copies.clone_every,
             Event::ServerSave => plan.copies.server_save_every,
@@ -226,6 +232,7 @@ impl World {
             mount.reads_ahead = self.plan.more.reads_ahead;
             mount.lingers = self.plan.more.lingers;
             mount.core.settings.lm = self.plan.more.lm;
+            mount.has_limits = self.plan.more.limits_every.is_some();
             mount.has_sessions = self.options.sessions;
             mount.copied.may_be = self.options.copies;
             mount.chunks.least = self.plan.more.chunks;

@@ -84,6 +84,7 @@ enum Event {
     ServerFill,
     ServerEmpty,
     Collect,
+    Limit,
     PutBack(usize),
     Clone(usize),
     ServerSave,
@@ -175,6 +176,7 @@ impl World {
         }
         world.recurs(Event::ServerFill);
         world.recurs(Event::Collect);
+        world.recurs(Event::Limit);
         world.recurs(Event::ServerCrash);
         world.begin_copies()?;
         Ok(world)
