@@ -29,11 +29,6 @@ impl Mount {
         core
     }
 
-    /// What goes to the server next in this lane; nobody else takes it meanwhile.
-    pub(super) fn next_batch(&self, lane: Lane) -> Vec<Logged> {
-        self.core_ahead().next_batch(lane, self.now())
-    }
-
     /// The store of change `seq`, if its chunks went ahead over this connection.
     pub(super) fn store_sent_ahead(&self, seq: u64) -> Option<Store> {
         self.core_ahead().ahead.store(seq).cloned()

@@ -1,29 +1,26 @@
 //! The drain: sends the update log to the server, a batch of each lane at a time, and carries out
 //! what the answers ask for.
 
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use segue_core::host::cache::AsOf;
-use segue_core::host::call::{Call, Settle};
-use segue_core::host::log::{Change, Lane, Logged};
-use segue_core::host::send::Without;
-use segue_core::nouns::{INLINE_MAX, Ino, Outcome, Stamped, Time};
+use segue_core::host::action::{Deliver, Delivered, Done, Event, Undone};
+use segue_core::host::call::Call;
+use segue_core::host::log::Lane;
+use segue_core::nouns::{Class, Ino};
 use segue_core::refusal::Refusal;
 use segue_core::wire::Applied;
-use segue_rpc::LinkState;
+use segue_rpc::{LinkState, Rpc};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use super::shell::{Asked, Ran, Running};
 use super::upload::Prepared;
 use super::{Mount, Shared, lock};
-use crate::remote::WireChunk;
 
 /// So many changes are company enough.
 const COMPANY: usize = 64;
-/// Outcomes taken in under one lock.
-const SETTLE_MAX: usize = 64;
 /// A change that nobody waits for may wait this long for company.
 const LINGER: Duration = Duration::from_millis(5);
 /// The log is rewritten when so much was added since it was written last, or as much as it had
@@ -73,25 +70,6 @@ impl Lanes {
     }
 }
 
-/// What the server answered to a batch.
-struct Exchanged {
-    /// Of as much of it as it took.
-    outcomes: Vec<Outcome>,
-    as_of: AsOf,
-    /// Which session was told of all up to which commit, when that was asked for.
-    heard: Option<(u64, u64, Time)>,
-    /// Why the server takes no chunks, if it takes none.
-    full: Option<Refusal>,
-}
-
-/// Outcomes, from when they are, and which session was told of all up to which commit.
-type Answered = (Vec<Outcome>, AsOf, Option<(u64, u64, Time)>);
-
-/// True if the server stores chunks for a change.
-fn has_chunks(change: &Change) -> bool {
-    change.bytes() > INLINE_MAX as u64
-}
-
 impl Mount {
     /// Sends changes of a lane for as long as the mount lives.
     pub(super) async fn drain(self: Shared, lane: Lane) {
@@ -103,15 +81,14 @@ impl Mount {
             if lane == Lane::Metadata {
                 self.linger().await;
             }
-            let batch = self.next_batch(lane);
-            if batch.is_empty() {
+            let sent = self.send(Call::Send(lane)).await;
+            if sent == Ok(false) {
                 tokio::select! {
                     () = sending.wakes.notified() => {}
                     () = self.company_came() => {}
                 }
                 continue;
             }
-            let sent = self.send(lane, batch).await;
             // What waited for these may go in the other one.
             self.lanes.wake();
             *lock(&sending.hindered) = sent.err();
@@ -155,140 +132,67 @@ impl Mount {
         }
     }
 
-    /// The server's outcomes of a batch, or of as much of it as it takes. `None` if the batch has
-    /// to wait for other changes.
-    async fn exchange(
-        self: &Shared,
-        lane: Lane,
-        batch: &mut Vec<Logged>,
-    ) -> Result<Option<Exchanged>, Refusal> {
-        let mut prepared = self.prepare(lane.class(), batch).await?;
-        while let Some(Prepared { records, chunks, full }) = prepared {
-            let brings = !chunks.is_empty();
-            let refusal = match self.ask(lane, batch, (records, &chunks)).await {
-                Err(refusal @ Refusal::NoSpace) if brings => refusal,
-                Err(refusal) => return Err(refusal),
-                Ok((outcomes, as_of, heard)) => {
-                    if full.is_none() && batch.iter().any(|logged| has_chunks(&logged.change)) {
-                        self.core().note_chunks_taken();
-                    }
-                    return Ok(Some(Exchanged { outcomes, as_of, heard, full }));
+    /// Carries out a call that sends a batch, and settles it. False if there is none. An error
+    /// means that the next attempt has to wait.
+    pub(super) async fn send(self: &Shared, call: Call) -> Result<bool, Refusal> {
+        let mut running = Running::new(self, &call);
+        let mut event = Event::Call { id: running.id, call };
+        let sent = loop {
+            let asked = match self.run(&mut running, event, &[]) {
+                Ran::Answered(answer) => break answer?,
+                Ran::Asks(asked) => asked,
+            };
+            let done = match asked {
+                Asked::Deliver(delivery) => self.deliver(delivery).await,
+                Asked::SyncDisk => self.sync_disk().await.map(|()| Done::Carried),
+                Asked::Release(numbers) => {
+                    self.release_pages(numbers).await;
+                    Ok(Done::Carried)
                 }
+                asked => self.answer(&Rpc::new(Class::Fetch), asked).await,
             };
-            prepared = match self.without_chunks(batch, refusal)? {
-                Without::Fewer => self.prepare(lane.class(), batch).await?,
-                Without::Later => None,
-                Without::Named => Some(self.named(lane.class(), batch, refusal).await?),
-            };
+            event = Event::Done { id: running.id, done: done.map_err(Undone::from) };
+        };
+        if sent.has_sent {
+            self.tidy_log().await;
         }
-        Ok(None)
+        Ok(sent.has_sent)
     }
 
-    /// Asks the server for the outcomes of a batch.
-    async fn ask(
+    /// Makes the records of a batch, sends what they refer to, and asks for their outcomes.
+    async fn deliver(
         self: &Shared,
-        lane: Lane,
-        batch: &[Logged],
-        (records, chunks): (Vec<Stamped>, &[WireChunk]),
-    ) -> Result<Answered, Refusal> {
-        let is_rewritten = |logged: &Logged| self.core().queue.is_rewritten(logged.seq);
-        if !self.remote.is_offline() && batch.iter().any(is_rewritten) {
-            self.sync_disk().await?;
-        }
-        let acked_below = self.acked_below.load(Ordering::Relaxed);
+        Deliver { lane, batch, without }: Deliver,
+    ) -> Result<Done, Refusal> {
+        let class = lane.class();
+        let Prepared { records, chunks } =
+            match self.prepare(class, &batch, without.is_some()).await {
+                Err(refusal @ (Refusal::NoSpace | Refusal::Quota)) => {
+                    return Ok(Done::NoChunks(refusal));
+                }
+                prepared => prepared?,
+            };
         if self.remote.is_offline() {
             // It was not sent, and may still be cancelled.
             return Err(Refusal::Unreachable);
         }
-        self.core().mark_sending(batch, self.now());
+        let acked_below = self.acked_below.load(Ordering::Relaxed);
+        self.core().mark_sending(&batch, self.now());
         let (asked, began) = (self.now(), Instant::now());
-        let remote = &self.remote;
+        let (remote, chunks) = (&self.remote, &chunks);
         let apply = |rpc| async move { remote.apply(&rpc, records, chunks, acked_below).await };
-        let applied = self.until_due(lane.class(), apply).await;
-        let (Applied { outcomes, visible, heard, .. }, promised) = applied?;
-        let (now, session) = (self.now(), promised.as_ref().map(|promised| promised.session));
+        let (applied, promised) = match self.until_due(class, apply).await {
+            Err(refusal @ Refusal::NoSpace) if !chunks.is_empty() => {
+                return Ok(Done::NoChunks(refusal));
+            }
+            answer => answer?,
+        };
+        let Applied { outcomes, visible, heard, .. } = applied;
+        lock(&self.unseen).answered(visible, self.now());
         let round_trip = self.remote.link().stats().map_or(Duration::ZERO, |stats| stats.rtt);
-        let as_of = {
-            let mut core = self.core();
-            core.batch_answered(lane, batch, began.elapsed(), round_trip);
-            core.tree.as_of(promised, [asked, now])
-        };
-        let heard = session.map(|session| (session, heard, asked));
-        lock(&self.unseen).answered(visible, now);
-        match (1..=batch.len()).contains(&outcomes.len()) {
-            true => Ok((outcomes, as_of, heard)),
-            false => Err(Refusal::Protocol),
-        }
-    }
-
-    /// Sends a batch, settles what is final, and puts the rest back. An error means that the next
-    /// attempt has to wait.
-    pub(super) async fn send(
-        self: &Shared,
-        lane: Lane,
-        mut batch: Vec<Logged>,
-    ) -> Result<(), Refusal> {
-        let exchanged = loop {
-            match self.exchange(lane, &mut batch).await {
-                // Less of it may fit into a message..
-                Err(Refusal::TooLarge) if batch.len() > 1 => self.core().halve(&mut batch),
-                // ..and what alone does not never will.
-                Err(Refusal::TooLarge) => {
-                    break Ok(Some(Exchanged {
-                        outcomes: vec![Outcome::Refused { refusal: Refusal::TooLarge }],
-                        as_of: self.core().tree.as_of(None, [self.now(); 2]),
-                        heard: None,
-                        full: None,
-                    }));
-                }
-                exchanged => break exchanged,
-            }
-        };
-        let seqs: Vec<u64> = batch.iter().map(|logged| logged.seq).collect();
-        let sent = match exchanged {
-            Ok(Some(exchanged)) => self.take_in(batch, exchanged).await,
-            Ok(None) => Ok(()),
-            Err(refusal) => Err(refusal),
-        };
-        self.core_ahead().put_back(seqs);
-        sent
-    }
-
-    /// Takes in what the server answered to a batch.
-    async fn take_in(
-        self: &Shared,
-        batch: Vec<Logged>,
-        Exchanged { outcomes, as_of, heard, full }: Exchanged,
-    ) -> Result<(), Refusal> {
-        let (Settle { answered, as_of }, not_yet) = Settle::of_batch(batch, outcomes, as_of);
-        for slice in answered.chunks(SETTLE_MAX) {
-            self.flush_maps_of_released(slice).await;
-            let settle = Settle { answered: slice.to_vec(), as_of: as_of.clone() };
-            self.call(Call::Settle(Arc::new(settle)))?;
-        }
-        if let Some((session, commit, asked)) = heard {
-            self.core().tree.heard_through(session, commit, asked);
-        }
-        self.tidy_log().await;
-        for (logged, outcome) in answered {
-            if let (Outcome::Refused { .. }, Change::Data(data)) = (outcome, &logged.change) {
-                // Its size here is still that of what was refused.
-                self.ask_attr(data.ino).await.ok();
-            }
-        }
-        match not_yet {
-            Some((logged, outcome)) => self.core().not_yet(logged.seq, &outcome, full),
-            None => Ok(()),
-        }
-    }
-
-    /// How a batch goes on whose chunks the server did not take.
-    pub(super) fn without_chunks(
-        &self,
-        batch: &mut Vec<Logged>,
-        refusal: Refusal,
-    ) -> Result<Without, Refusal> {
-        self.core_ahead().without_chunks(batch, refusal, self.now())
+        let took = began.elapsed();
+        let delivered = Delivered { outcomes, promised, heard, asked, took, round_trip };
+        Ok(Done::Delivered(Box::new(delivered)))
     }
 
     pub(super) fn reap_one(&self, ino: Ino) {

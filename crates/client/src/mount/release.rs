@@ -3,8 +3,7 @@
 
 use std::time::Duration;
 
-use segue_core::host::log::Logged;
-use segue_core::nouns::Outcome;
+use segue_core::nouns::Ino;
 use tokio::time::timeout;
 
 use super::Mount;
@@ -13,16 +12,10 @@ use super::Mount;
 const PATIENCE: Duration = Duration::from_secs(2);
 
 impl Mount {
-    /// Has the kernel write back the modified pages of inodes whose numbers `answered` releases.
-    /// Their handles are refused afterwards.
-    pub(super) async fn flush_maps_of_released(&self, answered: &[(Logged, Outcome)]) {
-        let number =
-            |(logged, outcome): &(Logged, Outcome)| self.core().number_to_release(logged, outcome);
-        let mut numbers = answered.iter().filter_map(number).peekable();
-        if numbers.peek().is_none() {
-            return;
-        }
-        numbers.for_each(|ino| self.kernel.forget_data(ino));
+    /// Has the kernel write back the modified pages of inodes whose numbers are about to be
+    /// released. Their handles are refused afterwards.
+    pub(super) async fn release_pages(&self, numbers: Vec<Ino>) {
+        numbers.into_iter().for_each(|ino| self.kernel.forget_data(ino));
         timeout(PATIENCE, self.kernel.forgotten()).await.ok();
     }
 }

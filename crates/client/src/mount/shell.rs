@@ -9,7 +9,7 @@
 use std::sync::atomic::Ordering;
 
 use segue_core::host::action::{
-    Action, Ask, Await, CallId, Done, Event, Fact, Gap, Now, Query, Reach, Told, Undone,
+    Action, Ask, Await, CallId, Deliver, Done, Event, Fact, Gap, Now, Query, Reach, Told, Undone,
 };
 use segue_core::host::cache::Sight;
 use segue_core::host::call::{Answer, Call, EditCall, Look, Seen, What};
@@ -29,6 +29,8 @@ pub(crate) struct Changed {
     pub(super) seen: Option<Box<Seen>>,
     /// Nothing was asked of the server.
     pub(super) is_cached: bool,
+    /// A batch was sent.
+    pub(super) has_sent: bool,
     /// The inode that a change of names is about.
     pub(super) ino: Option<Ino>,
     /// The change of names that was logged.
@@ -58,6 +60,9 @@ pub(super) enum Asked {
     Pass(Sight),
     Await(Await),
     Evict,
+    SyncDisk,
+    Deliver(Deliver),
+    Release(Vec<Ino>),
 }
 
 /// A call under way. When its future is dropped, the host forgets it.
@@ -306,6 +311,9 @@ impl Mount {
                     Action::Fetch(_, gap) => return Ran::Asks(Asked::Fetch(gap)),
                     Action::Pass(_, sight) => return Ran::Asks(Asked::Pass(sight)),
                     Action::Await(_, awaited) => return Ran::Asks(Asked::Await(awaited)),
+                    Action::SyncDisk(_) => return Ran::Asks(Asked::SyncDisk),
+                    Action::Deliver(_, delivery) => return Ran::Asks(Asked::Deliver(delivery)),
+                    Action::Release(_, numbers) => return Ran::Asks(Asked::Release(numbers)),
                     // A writer holds the log. It waits for the disk only.
                     Action::Evict(_) if !running.changes => return Ran::Asks(Asked::Evict),
                     Action::Number(_) => match self.number_at_hand() {
@@ -331,16 +339,17 @@ impl Mount {
     /// Gives the core an event. Returns what follows from it: actions, and the answer to the call.
     fn apply(&self, event: Event) -> (Vec<Action>, Option<Result<Changed, Refusal>>) {
         let now = self.moment();
-        let mut core = self.core();
+        let mut core = self.core_ahead();
         core.handle(event, now);
         let (mut actions, mut answer) = (Vec::new(), None);
         while let Some(action) = core.poll_action() {
             match action {
                 Action::Reply(_, result) => {
                     answer = Some(result.map(|answer| {
-                        let Answer { seen, is_cached, ino, outcome, slowed_by, .. } = answer;
+                        let Answer { seen, is_cached, ino, outcome, slowed_by, has_sent, .. } =
+                            answer;
                         let (made, rest) = (None, None);
-                        Changed { seen, is_cached, ino, outcome, slowed_by, made, rest }
+                        Changed { seen, is_cached, has_sent, ino, outcome, slowed_by, made, rest }
                     }));
                 }
                 Action::Leave(ino) => {

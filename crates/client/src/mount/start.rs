@@ -7,7 +7,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use segue_core::host::call::Owner;
+use segue_core::host::call::{Call, Owner};
 use segue_core::host::log::{Bound, Lane};
 use segue_core::host::{Host, Settings};
 use segue_core::nouns::{Ino, Role};
@@ -483,14 +483,8 @@ impl Mount {
             self.core().put_all_back();
         }
         while !self.remote.is_offline() {
-            let batch = {
-                let mut core = self.core();
-                let batch = core.queue.batch(64, 8 << 20);
-                // What is open is still written to: what is in a batch is not changed any more.
-                batch.iter().for_each(|logged| core.queue.take(logged.seq));
-                batch
-            };
-            if batch.is_empty() || self.send(Lane::Data, batch).await.is_err() {
+            // What is open is still written to: what is in a batch is not changed any more.
+            if self.send(Call::SendLast).await != Ok(true) {
                 return;
             }
         }

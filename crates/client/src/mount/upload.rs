@@ -12,7 +12,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use segue_core::chunk::Cutter;
 use segue_core::host::log::{Change, DataChange, Logged};
-use segue_core::host::send::{OFFER_FROM, Without, group_bytes};
+use segue_core::host::send::{OFFER_FROM, group_bytes};
 use segue_core::namespace::{LEAF_EXTENTS_MAX, leaf_wanted};
 use segue_core::nouns::{
     Base, Class, Fingerprint, INLINE_MAX, Ino, Piece, PieceBytes, Record, Stamped, Store,
@@ -37,50 +37,29 @@ const HOLE_MIN: u64 = 64 << 10;
 /// what fits into a message.
 const PIECES_MAX: usize = 1 << 16;
 
-/// The first records of a batch, as they are sent.
+/// The records of a batch, as they are sent.
 pub(super) struct Prepared {
     pub(super) records: Vec<Stamped>,
     /// To bring along. The server has every other chunk that the records refer to.
     pub(super) chunks: Vec<WireChunk>,
-    /// Why the server takes no chunks of the record, if it takes none.
-    pub(super) full: Option<Refusal>,
 }
 
 impl Mount {
-    /// Makes the records of a batch and sends what they refer to, as far as the server takes it:
-    /// the batch is cut to that. `None` if the first change has to wait for its turn.
+    /// Makes the records of a batch and sends what they refer to. With `named` they only say what
+    /// their chunks are called.
     pub(super) async fn prepare(
         self: &Shared,
         class: Class,
-        batch: &mut Vec<Logged>,
-    ) -> Result<Option<Prepared>, Refusal> {
-        loop {
-            let mut group = Group::new(class);
-            let refusal = match self.stamp(batch, &mut group).await {
-                Ok(records) => {
-                    let chunks = group.chunks;
-                    return Ok(Some(Prepared { records, chunks, full: None }));
-                }
-                Err(refusal) => refusal,
-            };
-            match self.without_chunks(batch, refusal)? {
-                Without::Fewer => {}
-                Without::Later => return Ok(None),
-                Without::Named => return self.named(class, batch, refusal).await.map(Some),
-            }
-        }
-    }
-
-    /// Makes the records of a batch whose chunks the server does not take, because of `refusal`.
-    pub(super) async fn named(
-        self: &Shared,
-        class: Class,
         batch: &[Logged],
-        refusal: Refusal,
+        named: bool,
     ) -> Result<Prepared, Refusal> {
-        let mut group = Group { way: Way::Named { here: true }, ..Group::new(class) };
+        let mut group = Group::new(class);
+        if named {
+            group.way = Way::Named { here: true };
+        }
         let records = self.stamp(batch, &mut group).await?;
-        Ok(Prepared { records, chunks: Vec::new(), full: Some(refusal) })
+        let chunks = if named { Vec::new() } else { group.chunks };
+        Ok(Prepared { records, chunks })
     }
 
     /// The records of a batch. Afterwards the server has every chunk that they refer to, but

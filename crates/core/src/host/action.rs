@@ -13,12 +13,13 @@
 
 use std::collections::BTreeSet;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::host::cache::{NodeNote, Promised, Scrap, Sight, XattrMap};
 use crate::host::call::{Answer, Call, Kept};
-use crate::host::log::{Entry, Payload};
-use crate::nouns::{ContainerId, Dentry, Ino, Name, Record, Time, Timestamp, Version};
+use crate::host::log::{Entry, Lane, Logged, Payload};
+use crate::nouns::{ContainerId, Dentry, Ino, Name, Outcome, Record, Time, Timestamp, Version};
 use crate::refusal::Refusal;
 use crate::wire::{Compare, History, Looked, Node, Page};
 
@@ -84,6 +85,10 @@ pub enum Done {
     Told(Box<Told>),
     /// The number of a new inode.
     Number(Ino),
+    /// The server's outcomes.
+    Delivered(Box<Delivered>),
+    /// The server takes no chunks: a quota or its disk is full.
+    NoChunks(Refusal),
     /// The bytes are preserved; their checksums, by blocks of the file.
     Preserved(Vec<u32>),
 }
@@ -165,12 +170,48 @@ pub enum Action {
     Leave(Ino),
     /// The inode of this number has another one now. Do it as early.
     Renumber(Ino),
+    /// Make the log durable, with all data of which it speaks.
+    SyncDisk(CallId),
+    /// Send a batch to the server: [`Done::Delivered`] or [`Done::NoChunks`]. Before its message
+    /// goes, call [`Host::mark_sending`](crate::host::Host::mark_sending).
+    Deliver(CallId, Deliver),
+    /// The numbers of these inodes are about to be released. Have the kernel write back and drop
+    /// their pages.
+    Release(CallId, Vec<Ino>),
     /// Forget notes of the index, durably, and remove containers that are of no use then.
     ForgetNotes(CallId, Box<LostNotes>),
     /// Wake a task.
     Wake(Task),
     /// Answer a call.
     Reply(CallId, Result<Answer, Refusal>),
+}
+
+/// A batch for the server.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Deliver {
+    /// Its lane.
+    pub lane: Lane,
+    /// Its changes.
+    pub batch: Arc<Vec<Logged>>,
+    /// The server takes no chunks of it, because of this: it goes with their names only.
+    pub without: Option<Refusal>,
+}
+
+/// What the server answered to a batch.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Delivered {
+    /// Of as much of it as the server took.
+    pub outcomes: Vec<Outcome>,
+    /// The promises in the answer.
+    pub promised: Option<Promised>,
+    /// The server had told the session of all up to this commit.
+    pub heard: u64,
+    /// When the batch was sent.
+    pub asked: Time,
+    /// The time that the answer took.
+    pub took: Duration,
+    /// The link's round trip, which is a part of that.
+    pub round_trip: Duration,
 }
 
 /// A thing to read on the cache's disk.

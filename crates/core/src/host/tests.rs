@@ -24,6 +24,7 @@ mod passthrough;
 mod places;
 mod recover;
 mod recoveries;
+mod sends;
 mod settles;
 mod superseded;
 mod syncs;

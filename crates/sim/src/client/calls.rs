@@ -1,12 +1,13 @@
 //! Calls to the server, and the application threads that wait for them.
 
 use segue_core::host::action::Event;
-use segue_core::host::log::{Lane, Logged};
+use segue_core::host::log::Lane;
 use segue_core::nouns::{Caller, Ino, Time};
 use segue_core::promise::Inodes;
 use segue_core::refusal::Refusal;
-use segue_core::wire::{Applied, Hello, Reply, Request};
+use segue_core::wire::{Hello, Reply, Request};
 
+use super::drain::Sent;
 use super::shell::{Asking, Ran};
 use super::{Mount, Stop, Thread};
 use crate::Violation;
@@ -24,8 +25,8 @@ pub(crate) enum Purpose {
     Hello(Hello),
     /// That what was promised before counts over it; else it begins with that commit.
     Resume(Inodes, u64),
-    /// A batch of a lane, or what is fetched for it.
-    Drain(Lane, Request, Vec<Logged>),
+    /// A batch, or what is fetched for it.
+    Drain(Request, Sent),
     /// An application's thread.
     Thread(usize, Asking),
     /// What two hosts made under one name.
@@ -72,7 +73,9 @@ impl Mount {
 
     /// True if changes of `lane` are under way.
     pub(super) fn is_draining(&self, lane: Lane) -> bool {
-        self.calls.values().any(|call| matches!(call, Purpose::Drain(other, ..) if *other == lane))
+        let is_it =
+            |call: &Purpose| matches!(call, Purpose::Drain(_, sent) if sent.batch.lane == lane);
+        self.calls.values().any(is_it)
     }
 
     /// Makes another connection, unless there is one, or one is being made: an earlier process may
@@ -95,8 +98,12 @@ impl Mount {
         self.outbox.clear();
         let mut waiting = Vec::new();
         for purpose in std::mem::take(&mut self.calls).into_values() {
-            if let Purpose::Merge(asking) = &purpose {
-                self.stop_merging(asking);
+            match &purpose {
+                Purpose::Merge(asking) => self.stop_merging(asking),
+                Purpose::Drain(_, sent) => {
+                    self.core.handle(Event::Cancel(sent.call), self.moment());
+                }
+                _ => {}
             }
             if let Purpose::Thread(thread, asking) = purpose {
                 self.core.handle(Event::Cancel(asking.call), self.moment());
@@ -125,8 +132,8 @@ impl Mount {
                 self.resumed(&held, commit, reply);
                 None
             }
-            Purpose::Drain(_, request, batch) => {
-                if !self.batch_answered(&request, batch, (reply, body), asked)? {
+            Purpose::Drain(request, sent) => {
+                if !self.batch_answered(&request, &sent, (reply, body), asked)? {
                     return Ok(None);
                 }
                 None
@@ -158,56 +165,6 @@ impl Mount {
         };
         self.send()?;
         Ok(goes_on)
-    }
-
-    /// The answer to a batch, or to what was fetched for it. False if nothing goes on.
-    fn batch_answered(
-        &mut self,
-        request: &Request,
-        batch: Vec<Logged>,
-        (reply, body): Answer,
-        asked: Time,
-    ) -> Result<bool, Violation> {
-        self.core.put_back(batch.iter().map(|logged| logged.seq));
-        match (reply, request) {
-            (reply @ Reply::Applied(_), _) => {
-                let promised = self.promised(&reply);
-                let as_of = self.core.tree.as_of(promised, [asked, self.now]);
-                let Reply::Applied(Applied { outcomes, visible, heard, .. }) = reply else {
-                    return Ok(false);
-                };
-                self.settle_batch(batch, outcomes, &as_of)?;
-                self.renewed(heard, asked);
-                if !visible {
-                    self.call(Request::Visible(()), Purpose::Visible);
-                }
-            }
-            (Reply::Refused(refused), Request::Fetch(_)) => {
-                self.give_up_base(&batch, refused.refusal);
-            }
-            // Another time: its disk is full.
-            (Reply::Refused(refused), _) if refused.refusal == Refusal::NoSpace => {
-                // Unless what was sent twice is done the second time.
-                self.unsettled = true;
-                return Ok(false);
-            }
-            (reply @ Reply::Fetched(_), _) => {
-                // No end of asking would bring what was cut off here meanwhile.
-                if !self.has_place_for(request) {
-                    self.give_up_base(&batch, Refusal::Io);
-                }
-                self.take_data(request, (reply, body), asked);
-                self.give_up_cut(&batch, request);
-            }
-            (Reply::Refused(refused), _)
-                if refused.refusal == Refusal::Copied && self.copied.may_be =>
-            {
-                self.copied.is_shut_out = true;
-                return Ok(false);
-            }
-            (reply, _) => return Err(Violation(format!("apply: {reply:?}"))),
-        }
-        Ok(true)
     }
 
     /// Returns the thread, if it goes on.
@@ -243,7 +200,7 @@ impl Mount {
                 self.threads[thread].answered = Some(Ok(answered));
             }
             // The name is looked up again.
-            Ran::Answered(Err(Refusal::Stale)) | Ran::Later => {}
+            Ran::Answered(Err(Refusal::Stale)) | Ran::Later | Ran::Delivers(_) => {}
             Ran::Answered(Err(_)) if !matches!(asking.request, Request::Getattr(_)) => {
                 self.threads[thread].tries = TRIES;
             }

@@ -20,8 +20,13 @@ pub(crate) struct Chunks {
 }
 
 impl Chunks {
-    /// Takes the bytes of chunks out of `records`. Which of them are sent beside.
-    pub(super) fn cut_out(&mut self, records: &mut [Stamped]) -> Vec<(Fingerprint, u32)> {
+    /// Takes the bytes of chunks out of `records`. Which of them are sent beside, if it `brings`
+    /// any.
+    pub(super) fn cut_out(
+        &mut self,
+        records: &mut [Stamped],
+        brings: bool,
+    ) -> Vec<(Fingerprint, u32)> {
         let mut beside = BTreeMap::new();
         self.body.clear();
         let stores = records.iter_mut().filter_map(|stamped| match &mut stamped.record {
@@ -34,7 +39,7 @@ impl Chunks {
                 continue;
             }
             let (name, len) = (fingerprint(bytes), u32::try_from(bytes.len()).unwrap_or(u32::MAX));
-            if self.sent.insert(name) {
+            if brings && self.sent.insert(name) {
                 beside.insert(name, bytes.clone());
             }
             piece.bytes = PieceBytes::Chunk { fingerprint: name, len };

@@ -1,17 +1,27 @@
 //! Write-back, as `segue-client`'s mount/drain.rs and mount/upload.rs do.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use segue_core::host::cache::AsOf;
-use segue_core::host::call::{Call, Settle};
+use segue_core::host::action::{CallId, Deliver, Delivered, Done, Event};
+use segue_core::host::call::Call;
 use segue_core::host::log::{Change, DataChange, Lane, Logged};
-use segue_core::nouns::{INLINE_MAX, Ino, Outcome, Piece, PieceBytes, Record, Stamped, Store};
+use segue_core::nouns::{INLINE_MAX, Outcome, Piece, PieceBytes, Record, Stamped, Store, Time};
 use segue_core::refusal::Refusal;
-use segue_core::wire::{Apply, Request};
+use segue_core::wire::{Applied, Apply, Reply, Request};
 
+use super::shell::Ran;
 use super::{Mount, Purpose};
 use crate::Violation;
 use crate::plan::Bug;
+use crate::server::Answer;
+
+/// A batch that was sent, and the call that waits for it.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(super) call: CallId,
+    pub(super) batch: Deliver,
+}
 
 /// One change in so many is sent at once, the others at the next tick.
 const LINGERING: u64 = 4;
@@ -34,29 +44,154 @@ impl Mount {
         if self.is_offline || self.is_draining(lane) {
             return Ok(());
         }
-        let batch = self.core.next_batch(lane, self.now);
-        if batch.is_empty() {
-            return Ok(());
+        let call = self.next_id();
+        let ran = self.run(call, Event::Call { id: call, call: Call::Send(lane) }, &[])?;
+        self.sends_on(lane, call, ran)
+    }
+
+    /// A call that sends came so far.
+    fn sends_on(&mut self, lane: Lane, call: CallId, ran: Ran) -> Result<(), Violation> {
+        match ran {
+            Ran::Delivers(batch) => self.deliver(call, *batch),
+            Ran::Answered(Err(Refusal::Protocol)) => Err(Violation("an answer to no batch".into())),
+            Ran::Answered(answer) => {
+                // Else they are sent again, and answered the same.
+                self.unsettled = matches!(answer, Err(Refusal::NoSpace | Refusal::Io));
+                if self.kept.log.len() > LOG_ENTRIES && !self.unsettled {
+                    self.rewrite_log();
+                }
+                Ok(())
+            }
+            // What the server has of a file whose data it refused.
+            Ran::Waits(asking) => {
+                let batch = Deliver { lane, batch: Arc::default(), without: None };
+                let sent = Sent { call, batch };
+                self.call(asking.request.clone(), Purpose::Drain(asking.request, sent));
+                Ok(())
+            }
+            ran => Err(Violation(format!("a batch that waits: {ran:?}"))),
         }
+    }
+
+    fn deliver(&mut self, call: CallId, batch: Deliver) -> Result<(), Violation> {
         if self.failing.try_read().is_err() {
-            self.core.put_back(batch.iter().map(|logged| logged.seq));
-            return Ok(());
+            return self.undelivered((batch.lane, call), Refusal::Changed);
         }
-        let is_rewritten = |logged: &Logged| self.core.queue.is_rewritten(logged.seq);
-        if self.bug != Some(Bug::ClientSendsRewritten) && batch.iter().any(is_rewritten) {
-            self.sync_disk();
-        }
-        let request = match self.stamp(&batch)? {
+        let request = match self.stamp(&batch.batch)? {
             Ok(mut records) => {
-                let chunks = self.chunks.cut_out(&mut records);
+                let chunks = self.chunks.cut_out(&mut records, batch.without.is_none());
                 Request::Apply(Apply { records, chunks, acked_below: self.acked_below() })
             }
             Err(request) => request,
         };
-        self.acknowledged.check_sent(&batch)?;
-        self.kept.sent.extend(batch.iter().map(|logged| logged.seq));
-        self.core.mark_sending(&batch, self.now);
-        self.call(request.clone(), Purpose::Drain(lane, request, batch));
+        self.acknowledged.check_sent(&batch.batch)?;
+        self.kept.sent.extend(batch.batch.iter().map(|logged| logged.seq));
+        self.core.mark_sending(&batch.batch, self.now);
+        self.call(request.clone(), Purpose::Drain(request, Sent { call, batch }));
+        Ok(())
+    }
+
+    /// The batch goes another time, or otherwise.
+    fn undelivered(
+        &mut self,
+        (lane, call): (Lane, CallId),
+        refusal: Refusal,
+    ) -> Result<(), Violation> {
+        let ran = self.run(call, Event::Done { id: call, done: Err(refusal.into()) }, &[])?;
+        self.sends_on(lane, call, ran)
+    }
+
+    /// The answer to a batch, or to what was fetched for it. False if nothing goes on.
+    pub(super) fn batch_answered(
+        &mut self,
+        request: &Request,
+        sent: &Sent,
+        (reply, body): Answer,
+        asked: Time,
+    ) -> Result<bool, Violation> {
+        let (lane, call, batch) = (sent.batch.lane, sent.call, &sent.batch.batch);
+        match (reply, request) {
+            (reply, Request::Getattr(_)) => {
+                let ran = self.tell(call, (reply, body), request, asked)?;
+                self.sends_on(lane, call, ran)?;
+            }
+            (reply @ Reply::Applied(_), _) => {
+                let promised = self.promised(&reply);
+                let Reply::Applied(Applied { outcomes, visible, heard, .. }) = reply else {
+                    return Ok(false);
+                };
+                self.outcomes_came(batch, &outcomes, sent.batch.without.is_none())?;
+                let (took, round_trip) = (Duration::ZERO, Duration::ZERO);
+                let delivered = Delivered { outcomes, promised, heard, asked, took, round_trip };
+                let done = Ok(Done::Delivered(Box::new(delivered)));
+                let ran = self.run(call, Event::Done { id: call, done }, &[])?;
+                self.sends_on(lane, call, ran)?;
+                if !visible {
+                    self.call(Request::Visible(()), Purpose::Visible);
+                }
+            }
+            (Reply::Refused(refused), Request::Fetch(_)) => {
+                self.give_up_base(batch, refused.refusal);
+                self.undelivered((lane, call), Refusal::Changed)?;
+            }
+            // Another time: its disk is full.
+            (Reply::Refused(refused), Request::Apply(apply))
+                if refused.refusal == Refusal::NoSpace =>
+            {
+                let done = match apply.chunks.is_empty() {
+                    true => Err(refused.refusal.into()),
+                    false => Ok(Done::NoChunks(refused.refusal)),
+                };
+                let ran = self.run(call, Event::Done { id: call, done }, &[])?;
+                self.sends_on(lane, call, ran)?;
+                // Unless what was sent twice is done the second time.
+                self.unsettled = true;
+                return Ok(false);
+            }
+            (reply @ Reply::Fetched(_), _) => {
+                // No end of asking would bring what was cut off here meanwhile.
+                if !self.has_place_for(request) {
+                    self.give_up_base(batch, Refusal::Io);
+                }
+                self.take_data(request, (reply, body), asked);
+                self.give_up_cut(batch, request);
+                self.undelivered((lane, call), Refusal::Changed)?;
+            }
+            (Reply::Refused(refused), _)
+                if refused.refusal == Refusal::Copied && self.copied.may_be =>
+            {
+                self.undelivered((lane, call), Refusal::Changed)?;
+                self.copied.is_shut_out = true;
+                return Ok(false);
+            }
+            (reply, _) => return Err(Violation(format!("apply: {reply:?}"))),
+        }
+        Ok(true)
+    }
+
+    /// What the client's own notes make of outcomes.
+    fn outcomes_came(
+        &mut self,
+        batch: &[Logged],
+        outcomes: &[Outcome],
+        brought: bool,
+    ) -> Result<(), Violation> {
+        if outcomes.is_empty() || outcomes.len() > batch.len() {
+            return Err(Violation(format!("{} outcomes of {}", outcomes.len(), batch.len())));
+        }
+        for (logged, outcome) in batch.iter().zip(outcomes) {
+            match outcome {
+                Outcome::Missing { chunks } if brought => self.chunks.missing(chunks)?,
+                outcome if outcome.is_final() => {
+                    self.baseless.remove(&logged.seq);
+                    if self.bug == Some(Bug::ClientDropsDirtyData) {
+                        let settled = logged.change.ino();
+                        self.kept.containers.retain(|(ino, _), _| *ino != settled);
+                    }
+                }
+                _ => {}
+            }
+        }
         Ok(())
     }
 
@@ -136,44 +271,6 @@ impl Mount {
         if is_cut {
             self.baseless.extend(batch.iter().map(|logged| logged.seq));
         }
-    }
-
-    /// The outcomes of a batch.
-    pub(super) fn settle_batch(
-        &mut self,
-        batch: Vec<Logged>,
-        outcomes: Vec<Outcome>,
-        as_of: &AsOf,
-    ) -> Result<(), Violation> {
-        if outcomes.is_empty() || outcomes.len() > batch.len() {
-            return Err(Violation(format!("{} outcomes of {}", outcomes.len(), batch.len())));
-        }
-        let (settle, not_yet) = Settle::of_batch(batch, outcomes, as_of.clone());
-        if !settle.answered.is_empty() {
-            let answered = &settle.answered;
-            let files: Vec<Ino> = answered.iter().map(|(logged, _)| logged.change.ino()).collect();
-            let seqs: Vec<u64> = answered.iter().map(|(logged, _)| logged.seq).collect();
-            // Else they are sent again, and answered the same.
-            self.unsettled = self.host_call(Call::Settle(Arc::new(settle)))?.is_err();
-            if self.unsettled {
-                return Ok(());
-            }
-            self.baseless.retain(|seq| !seqs.contains(seq));
-            if self.bug == Some(Bug::ClientDropsDirtyData) {
-                self.kept.containers.retain(|(ino, _), _| !files.contains(ino));
-            }
-            if self.kept.log.len() > LOG_ENTRIES {
-                self.rewrite_log();
-            }
-        }
-        if let Some((logged, outcome)) = not_yet {
-            // It goes again with the next batch.
-            self.core.not_yet(logged.seq, &outcome, None).ok();
-            if let Outcome::Missing { chunks } = outcome {
-                self.chunks.missing(&chunks)?;
-            }
-        }
-        Ok(())
     }
 
     /// Writes what the log says anew, in less. The index has all of it before, and all data are

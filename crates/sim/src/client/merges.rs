@@ -81,7 +81,9 @@ impl Mount {
                 self.merging.hearing = Some(*hearing);
                 return Ok(());
             }
-            Ran::Later => return Err(Violation("a merge that waits for data".into())),
+            Ran::Later | Ran::Delivers(_) => {
+                return Err(Violation("a merge that waits for data".into()));
+            }
             Ran::Answered(answer) => {
                 let Some(twice) = self.merging.twice.take() else { return Ok(()) };
                 match answer {

@@ -372,7 +372,7 @@ impl Mount {
                 let answer = server.answer(self.id, &asking.request, &[])?;
                 match self.tell(asking.call, answer, &asking.request, self.now)? {
                     Ran::Answered(Err(refusal)) => return Ok(Err(refusal)),
-                    Ran::Answered(Ok(_)) | Ran::Later | Ran::Hears(_) => break,
+                    Ran::Answered(Ok(_)) | Ran::Later | Ran::Hears(_) | Ran::Delivers(_) => break,
                     Ran::Waits(next) => asking = next,
                 }
             }

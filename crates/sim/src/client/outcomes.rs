@@ -37,8 +37,7 @@ impl Mount {
                 self.heard.push(*hearing);
                 Ok(Ok(Answer::default()))
             }
-            Ran::Waits(asking) => Err(Violation(format!("a call that cannot wait: {asking:?}"))),
-            Ran::Later => Err(Violation("a call that cannot wait for data".into())),
+            ran => Err(Violation(format!("a call that cannot wait: {ran:?}"))),
         }
     }
 

@@ -3,8 +3,8 @@
 use std::ops::Range;
 
 use segue_core::host::action::{
-    Action, Ask, CallId, Change, Done, Edit, Event, Fact, Gap, Load, Now, Patience, Preserve,
-    Reach, Task, Told, Undo, Undone,
+    Action, Ask, CallId, Change, Deliver, Done, Edit, Event, Fact, Gap, Load, Now, Patience,
+    Preserve, Reach, Task, Told, Undo, Undone,
 };
 use segue_core::host::cache::Scrap;
 use segue_core::host::call::{Answer, Call, KeptAs, Look, Seen};
@@ -36,6 +36,8 @@ pub(crate) struct Asking {
 pub(super) enum Ran {
     Answered(Result<Answer, Refusal>),
     Waits(Box<Asking>),
+    /// A batch of it goes to the server.
+    Delivers(Box<Deliver>),
     /// Its change is logged, and it waits for the outcome.
     Hears(Box<Hearing>),
     /// It waits for what is on its way, and was ended.
@@ -114,7 +116,7 @@ impl Mount {
         match self.start_call(Call::Look(look)) {
             Ok(Ran::Answered(answer)) => Ok(*answer?.seen.ok_or(Refusal::Io)?),
             Ok(Ran::Waits(asking)) => Err(Stop::Ask(asking)),
-            Ok(Ran::Later | Ran::Hears(_)) => Err(Stop::Later),
+            Ok(Ran::Later | Ran::Hears(_) | Ran::Delivers(_)) => Err(Stop::Later),
             Err(violation) => Err(Stop::Broken(violation)),
         }
     }
@@ -170,6 +172,7 @@ impl Mount {
                         self.core.handle(Event::Cancel(id), self.moment());
                         return Ok(Ran::Later);
                     }
+                    Action::Deliver(_, batch) => return Ok(Ran::Delivers(Box::new(batch))),
                     Action::Query(_, query) => {
                         let asking = Asking { request: request(query.ask), call: id };
                         return Ok(Ran::Waits(Box::new(asking)));
@@ -223,6 +226,13 @@ impl Mount {
             }
             Action::Load(_, load) => Ok(Done::Noted(self.kept.index.noted_for(&load))),
             Action::Number(_) => self.take_next_ino().map(Done::Number).map_err(Undone::from),
+            Action::SyncDisk(_) => {
+                if self.bug != Some(Bug::ClientSendsRewritten) {
+                    self.sync_disk();
+                }
+                Ok(Done::Carried)
+            }
+            Action::Release(..) => Ok(Done::Carried),
             Action::Follow(_) => {
                 self.core.follow_moved();
                 Ok(Done::Carried)
@@ -265,6 +275,7 @@ impl Mount {
             | Action::Query(..)
             | Action::Fetch(..)
             | Action::Pass(..)
+            | Action::Deliver(..)
             | Action::Await(..)
             | Action::Made(_)
             | Action::KeepBasis(..)

@@ -178,6 +178,7 @@ impl Tree {
         match self.node_mut(ino) {
             Some(node) => {
                 node.attr.size = size;
+                node.is_size_lost = false;
                 node.attr.allocated = allocated.min(size.next_multiple_of(4096));
                 node.attr.mtime = time;
                 node.attr.ctime = time;
@@ -256,12 +257,18 @@ impl Tree {
                 node.may_be_back(attr);
                 node.attr.change = attr.change;
                 if !ahead(attr.ino) {
-                    node.attr.data_version = attr.data_version;
-                    node.attr.size = attr.size;
-                    node.attr.allocated = attr.allocated;
+                    node.follow_data(attr);
                 }
             }
             self.promised_of(attr.ino, as_of);
+        }
+    }
+
+    /// The server has refused data of `ino`, which has other changes of this host: until it is
+    /// asked, nobody knows how long the file is there.
+    pub(crate) fn lose_size(&mut self, ino: Ino) {
+        if let Some(node) = self.nodes.get_mut(&ino) {
+            node.is_size_lost = true;
         }
     }
 
@@ -385,6 +392,7 @@ fn new_node(ino: Ino, node: &NewNode, mode: u32, uid: u32, gid: u32, time: Times
         xattrs: Some(super::xattrs::Xattrs::default()),
         place: None,
         is_orphan: false,
+        is_size_lost: false,
         outcome: None,
         told: None,
         promise: None,

@@ -204,6 +204,26 @@ fn a_removed_file_that_an_outcome_finds_under_a_name_is_shown() {
     assert_eq!(meaning, Some(Ino(7)));
 }
 
+/// The file had been renamed, too. It was read as so many zeros, which the server never had.
+#[test]
+fn the_size_of_refused_data_is_given_up_though_the_file_has_other_changes() {
+    let mut tree = Tree::new(100);
+    let file = |size| Node { attr: Attr { size, ..attr(7, Kind::File, 2) }, target: None };
+    tree.install_node(file(10), at(0));
+    tree.mark(Ino(7));
+    tree.data_changed(Ino(7), 239, 239, Timestamp::default());
+    let size = |tree: &Tree| tree.peek(Ino(7)).map(|attr| attr.size);
+    tree.install_node(file(10), at(1));
+    assert_eq!(size(&tree), Some(239), "it is this host's");
+    tree.lose_size(Ino(7));
+    tree.install_node(file(10), at(2));
+    assert_eq!(size(&tree), Some(10));
+    tree.lose_size(Ino(7));
+    tree.data_changed(Ino(7), 300, 300, Timestamp::default());
+    tree.install_node(file(10), at(3));
+    assert_eq!(size(&tree), Some(300), "it was written again");
+}
+
 #[test]
 fn a_refused_change_is_asked_for_again() {
     let mut tree = tree();

@@ -39,6 +39,8 @@ pub(super) struct NodeEntry {
     /// The last name was removed here, and the server found no other. That is final: nobody
     /// can find it any more to give it one.
     pub(super) is_orphan: bool,
+    /// The server has refused data of this host: how long the file is there is not known.
+    pub(super) is_size_lost: bool,
     /// When an outcome last said what it is.
     pub(super) outcome: Option<Time>,
     /// The listing of the first of these times was told whole at the second, with what it names.
@@ -120,6 +122,14 @@ pub struct Moved {
 }
 
 impl NodeEntry {
+    /// The data are the server's, whatever else of it is this host's.
+    pub(super) fn follow_data(&mut self, said: &Attr) {
+        self.attr.data_version = said.data_version;
+        self.attr.size = said.size;
+        self.attr.allocated = said.allocated;
+        self.is_size_lost = false;
+    }
+
     /// The server says what an inode is that may have lost its last name. A restored volume has its
     /// names again. A copy of this cache may make a file again, or use its number.
     pub(super) fn may_be_back(&mut self, said: &Attr) {
@@ -252,12 +262,19 @@ impl Tree {
             self.unnoted.nodes.insert(ino);
         }
         match self.nodes.get_mut(&ino) {
-            Some(known) if known.pending > 0 || node.attr.change < known.attr.change => {}
+            Some(known) if node.attr.change < known.attr.change => {}
+            Some(known) if known.pending > 0 => {
+                if known.is_size_lost {
+                    known.follow_data(&node.attr);
+                    self.unnoted.nodes.insert(ino);
+                }
+            }
             Some(known) => {
                 if let Some(xattrs) = known.xattrs.as_mut() {
                     xattrs.is_old |= known.attr.change != node.attr.change;
                 }
                 known.may_be_back(&node.attr);
+                known.is_size_lost = false;
                 known.attr = node.attr;
                 known.checked = checked;
                 known.target = node.target.or(known.target.take());
@@ -274,6 +291,7 @@ impl Tree {
                     xattrs: None,
                     place: None,
                     is_orphan: false,
+                    is_size_lost: false,
                     outcome: None,
                     told: None,
                     promise: None,

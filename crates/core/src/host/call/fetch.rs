@@ -296,19 +296,6 @@ impl Host {
         Ok(())
     }
 
-    /// Nobody waits for the end of a call.
-    pub(super) fn end_unanswered(&mut self, call: Running) {
-        self.stop_hearing(&call.so_far);
-        self.stop_merging(&call.so_far.merging);
-        if let Some(inner) = call.inner {
-            self.end_unanswered(*inner);
-        }
-        if let Some(Step::Fetch(gap)) = call.step {
-            self.fetch_ended(gap.ino, gap.range);
-            self.wake(Task::Fetched);
-        }
-    }
-
     /// Changes whenever something was settled or fetched.
     pub fn progress(&self) -> u64 {
         self.progress

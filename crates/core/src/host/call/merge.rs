@@ -76,26 +76,18 @@ enum Fate {
 }
 
 impl Host {
-    pub(super) fn attempt_merge(
-        &mut self,
-        id: CallId,
-        call: &mut Running,
-        now: Now,
-    ) -> Result<Next, Refusal> {
-        let merged = self.merge(id, call, now);
-        if merged.is_err() {
-            self.stop_merging(&call.so_far.merging);
-        }
-        merged
-    }
-
     /// Nobody waits for outcomes of the merge any more.
     pub(super) fn stop_merging(&mut self, merging: &Merging) {
         let moving = merging.pairs.iter().flat_map(|pair| &pair.moving);
         moving.for_each(|Moving { number: (seq, waiter), .. }| self.waiters.leave(*seq, *waiter));
     }
 
-    fn merge(&mut self, id: CallId, call: &mut Running, now: Now) -> Result<Next, Refusal> {
+    pub(super) fn attempt_merge(
+        &mut self,
+        id: CallId,
+        call: &mut Running,
+        now: Now,
+    ) -> Result<Next, Refusal> {
         let Call::Merge(twice) = &call.call else { return Err(Refusal::Invalid) };
         let twice = twice.clone();
         let by = Caller { pid: 0, process_group: 0, session: 0, ..twice.by.clone() };

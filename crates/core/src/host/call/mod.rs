@@ -22,6 +22,7 @@ mod paging;
 mod room;
 mod run;
 mod seal;
+mod send;
 mod settle;
 mod space;
 
@@ -45,6 +46,7 @@ pub use open::OpenCall;
 use open::Opening;
 pub use owner::Owner;
 pub use room::{Growth, Quota, Room};
+use send::Sending;
 use settle::Settling;
 pub use settle::{Kept, KeptAs, Settle};
 pub use space::DISK_RESERVE;
@@ -54,7 +56,7 @@ use crate::host::Copied;
 use crate::host::action::{Edit, Gap, Load, Preserve};
 use crate::host::cache::Sight;
 use crate::host::conflict::Twice;
-use crate::host::log::Entry;
+use crate::host::log::{Entry, Lane};
 use crate::host::send::{Claim, WaiterId};
 use crate::nouns::{Caller, ContainerId, Ino, Outcome, Record, Version};
 use crate::refusal::Refusal;
@@ -106,6 +108,11 @@ pub enum Call {
     /// may](crate::host::conflict). Refused with [`Refusal::NotEmpty`] or [`Refusal::Changed`] if
     /// more of it may become one later.
     Merge(Twice),
+    /// The next batch of a lane goes to the server. The answer says whether there was one.
+    Send(Lane),
+    /// Changes of any lane go to the server, before the mount ends: nothing is uploaded ahead any
+    /// more.
+    SendLast,
     /// Changes of which the outcomes are waited for. Refused if one of them is.
     Committed(Vec<u64>),
     /// Final outcomes of changes.
@@ -191,6 +198,8 @@ pub struct Answer {
     pub seen: Option<Box<Seen>>,
     /// Nothing was asked of the server.
     pub is_cached: bool,
+    /// A batch was sent.
+    pub has_sent: bool,
     /// The inode that a change of names is about.
     pub ino: Option<Ino>,
     /// The change in the log, if the call made one.
@@ -269,6 +278,7 @@ struct SoFar {
     inner_failed: Option<Refusal>,
     has_forgotten: bool,
     settling: Settling,
+    sending: Sending,
     merging: Merging,
     fetching: Fetching,
     opening: Opening,
@@ -289,6 +299,9 @@ enum Step {
     Await,
     Settle(Arc<Settle>),
     Forget(Forgetting),
+    SyncDisk,
+    Deliver,
+    Release,
     Preserve(Preserve),
     Append(Box<Entry>, Sealing),
     Write(Box<Edit>),

@@ -24,6 +24,8 @@ impl Host {
                         | Call::Settle(_)
                         | Call::Forget(_)
                         | Call::Committed(_)
+                        | Call::Send(_)
+                        | Call::SendLast
                         | Call::Seal { .. }
                         | Call::SealAtClose { .. }
                 );
@@ -34,7 +36,7 @@ impl Host {
             }
             Event::Cancel(id) => {
                 if let Some(running) = self.calls.remove(&id) {
-                    self.end_unanswered(running);
+                    self.end_call(&running);
                 }
             }
             Event::Done { id, done } => {
@@ -44,7 +46,10 @@ impl Host {
                 match self.end(id, &mut running, done, now) {
                     Ok(()) if running.is_stepping() => drop(self.calls.insert(id, running)),
                     Ok(()) => self.go_on(id, running, now),
-                    Err(refusal) => self.reply(id, Err(refusal)),
+                    Err(refusal) => {
+                        self.end_call(&running);
+                        self.reply(id, Err(refusal));
+                    }
                 }
             }
         }
@@ -66,8 +71,26 @@ impl Host {
                 assert!(running.is_stepping(), "a call that goes on waits for an action");
                 self.calls.insert(id, running);
             }
-            Ok(Next::Reply(answer)) => self.reply(id, Ok(answer)),
-            Err(refusal) => self.reply(id, Err(refusal)),
+            Ok(Next::Reply(answer)) => {
+                self.end_call(&running);
+                self.reply(id, Ok(answer));
+            }
+            Err(refusal) => {
+                self.end_call(&running);
+                self.reply(id, Err(refusal));
+            }
+        }
+    }
+
+    /// A call is over, or nobody waits for its end: others may have what it had taken.
+    fn end_call(&mut self, call: &Running) {
+        call.inner.iter().for_each(|inner| self.end_call(inner));
+        self.stop_hearing(&call.so_far);
+        self.stop_merging(&call.so_far.merging);
+        self.end_sending(&call.so_far.sending);
+        if let Some(Step::Fetch(gap)) = &call.step {
+            self.fetch_ended(gap.ino, gap.range.clone());
+            self.wake(Task::Fetched);
         }
     }
 
@@ -85,6 +108,7 @@ impl Host {
                 let settle = Arc::clone(settle);
                 self.attempt_settle(id, call, &settle, now)
             }
+            Call::Send(_) | Call::SendLast => self.attempt_send(id, call, now),
             Call::Merge(_) => self.attempt_merge(id, call, now),
             Call::Committed(_) => self.attempt_committed(id, call),
             Call::Forget(_) => self.attempt_forget(id, call),
@@ -123,13 +147,16 @@ impl Host {
             return Err(refusal);
         }
         let Some(mut running) = call.inner.take() else { return Ok(None) };
-        match self.attempt(id, &mut running, now)? {
-            Next::Reply(answer) => Ok(Some(answer)),
-            Next::Step => {
+        let answer = match self.attempt(id, &mut running, now) {
+            Ok(Next::Step) => {
                 call.inner = Some(running);
-                Ok(None)
+                return Ok(None);
             }
-        }
+            Ok(Next::Reply(answer)) => Ok(Some(answer)),
+            Err(refusal) => Err(refusal),
+        };
+        self.end_call(&running);
+        answer
     }
 
     /// Takes in the end of the action that a call waits for, or a call in it does.
@@ -143,7 +170,10 @@ impl Host {
         if let Some(mut inner) = call.inner.take() {
             match self.end(id, &mut inner, done, now) {
                 Ok(()) => call.inner = Some(inner),
-                Err(refusal) => call.so_far.inner_failed = Some(refusal),
+                Err(refusal) => {
+                    self.end_call(&inner);
+                    call.so_far.inner_failed = Some(refusal);
+                }
             }
             return Ok(());
         }
@@ -224,6 +254,10 @@ impl Host {
             (Step::Number, Ok(Done::Number(ino))) => call.so_far.facts.number = Some(ino),
             (Step::Follow | Step::Keep, Ok(Done::Carried)) => {}
             (Step::Settle(settle), Ok(Done::Carried)) => self.settled(call, &settle, now),
+            (Step::SyncDisk, done) => Host::synced_to_send(call, done),
+            (Step::Deliver, done) => self.delivered(call, done, now),
+            // Whatever the kernel has not let go of, the release is refused.
+            (Step::Release, _) => {}
             (Step::Forget(by), Ok(Done::Carried)) => self.forgotten(id, call, by),
             (Step::Fetch(gap), done) => self.fetched(call, gap, done.map(drop))?,
             (Step::Pass(sight), done) => Host::passed(call, sight, done.map(drop))?,

@@ -9,6 +9,10 @@ use crate::host::send::{OFFER_FROM, Picked};
 use crate::nouns::{Store, Time};
 use crate::refusal::Refusal;
 
+/// Changes of a batch that goes before the mount ends, and their bytes.
+const LAST_RECORDS: usize = 64;
+const LAST_BYTES: u64 = 8 << 20;
+
 impl Host {
     /// Takes the changes that go to the server next in `lane`: about as many bytes as get through
     /// in a moment, as far as that is known. Nothing else takes them until they are settled or [put
@@ -22,6 +26,13 @@ impl Host {
             None => self.queue.release(now),
         }
         let batch = self.ahead.batch(&self.queue, (lane, bytes), &self.whole, awaited);
+        batch.iter().for_each(|logged| self.queue.take(logged.seq));
+        batch
+    }
+
+    /// Takes changes of any lane, in their order: nobody uploads their chunks ahead.
+    pub(in crate::host) fn last_batch(&mut self) -> Vec<Logged> {
+        let batch = self.queue.batch(LAST_RECORDS, LAST_BYTES);
         batch.iter().for_each(|logged| self.queue.take(logged.seq));
         batch
     }

@@ -96,7 +96,11 @@ impl Host {
                     self.tree.mistook(ino);
                 }
                 if is_data || is_create {
-                    effects.extend(self.give_up(seq, ino, &[]));
+                    let given_up = self.give_up(seq, ino, &[]);
+                    if given_up.is_some() {
+                        self.tree.lose_size(ino);
+                    }
+                    effects.extend(given_up);
                 }
                 effects
             }
