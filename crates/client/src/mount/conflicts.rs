@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use segue_core::host::conflict::Twice;
+use segue_core::host::conflict::Duplicate;
 use segue_core::host::log::{Change, Logged};
 use segue_core::nouns::{Caller, Dentry, Ino, Name, Record};
 use segue_core::refusal::Refusal;
@@ -39,12 +39,12 @@ pub(super) struct Kept {
     /// When the change was made, in seconds since 1970.
     #[serde(default)]
     time_seconds: f64,
-    /// What was made twice, if that is what it is.
+    /// The duplicate, if it is one.
     #[serde(default)]
     twice: Option<KeptTwice>,
 }
 
-/// What two hosts made under one name, as it is kept.
+/// A duplicate, as it is kept.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct KeptTwice {
     /// The name that both gave it, where this one stands under another one.
@@ -58,7 +58,7 @@ impl Kept {
     fn new(
         logged: &Logged,
         (parent, name): (Ino, &Name),
-        twice: Option<&Twice>,
+        duplicate: Option<&Duplicate>,
         path: impl Fn(Ino) -> String,
     ) -> Kept {
         let within = |parent, name: &Name| format!("{}/{name}", path(parent));
@@ -70,10 +70,10 @@ impl Kept {
             ) => within(*parent, name),
             other => path(other.ino()),
         };
-        let twice = twice.map(|twice| KeptTwice {
-            name: twice.name.as_bytes().into(),
-            ino: twice.ino.0,
-            by: twice.by.clone(),
+        let twice = duplicate.map(|duplicate| KeptTwice {
+            name: duplicate.name.as_bytes().into(),
+            ino: duplicate.ino.0,
+            by: duplicate.by.clone(),
         });
         Kept {
             path: within(parent, name),
@@ -85,12 +85,12 @@ impl Kept {
         }
     }
 
-    /// What was made twice, if that is what it is.
-    pub(super) fn twice(&self) -> Option<Twice> {
+    /// The duplicate, if it is one.
+    pub(super) fn duplicate(&self) -> Option<Duplicate> {
         let (parent, name) = self.place()?;
         let KeptTwice { name: wanted, ino, by } = self.twice.clone()?;
         let at = Dentry { parent, name };
-        Some(Twice { at, name: Name::new(wanted).ok()?, ino: Ino(ino), by })
+        Some(Duplicate { at, name: Name::new(wanted).ok()?, ino: Ino(ino), by })
     }
 
     /// Where it stands, if that can be a name.
@@ -210,11 +210,11 @@ impl Mount {
         &self,
         logged: &Logged,
         (parent, name): (Ino, &Name),
-        twice: Option<&Twice>,
+        duplicate: Option<&Duplicate>,
     ) -> Result<(), Refusal> {
         let kept = {
             let core = self.core();
-            Kept::new(logged, (parent, name), twice, |ino| core.tree.path(ino))
+            Kept::new(logged, (parent, name), duplicate, |ino| core.tree.path(ino))
         };
         tracing::warn!("conflict: this host's change is kept as {}", kept.path);
         self.metrics.conflicts.inc();

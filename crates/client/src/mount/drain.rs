@@ -159,7 +159,7 @@ impl Mount {
         Ok(sent.has_sent)
     }
 
-    /// Makes the records of a batch, sends what they refer to, and asks for their outcomes.
+    /// Makes the records of a batch, sends their chunks, and asks for their outcomes.
     async fn deliver(
         self: &Shared,
         Deliver { lane, batch, without }: Deliver,

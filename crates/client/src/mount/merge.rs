@@ -1,4 +1,4 @@
-//! The task that has the host merge what two hosts made under one name
+//! The task that has duplicates merged
 //! ([`segue_core::host::call::Call::Merge`]).
 
 use std::collections::BTreeSet;
@@ -12,13 +12,13 @@ use tokio::sync::Notify;
 
 use super::{Mount, Shared, lock};
 
-/// What could not be merged just now is tried again after this, and after twice as long each time
+/// A merge that could not be made is tried again after this, and after duplicate as long each time
 /// that nothing comes of it.
 const AGAIN: Duration = Duration::from_secs(5);
 /// But no later than this.
 const AGAIN_MAX: Duration = Duration::from_secs(5 * 60);
 
-/// What was made twice, as the process knows it.
+/// Wakes that task.
 #[derive(Default)]
 pub(super) struct Merges {
     /// A conflict copy is known that was not.
@@ -35,12 +35,12 @@ impl Mount {
             let mut left = false;
             let kept = lock(&self.conflicts).list();
             for kept in kept {
-                let Some(twice) = kept.twice() else { continue };
-                let (ino, at) = (twice.ino, twice.at.clone());
+                let Some(duplicate) = kept.duplicate() else { continue };
+                let (ino, at) = (duplicate.ino, duplicate.at.clone());
                 if given_up.contains(&ino) {
                     continue;
                 }
-                match self.call_asking(&Rpc::new(Class::Fetch), Call::Merge(twice)).await {
+                match self.call_asking(&Rpc::new(Class::Fetch), Call::Merge(duplicate)).await {
                     Ok(_) => {
                         lock(&self.conflicts).forget(at.parent, at.name.as_bytes());
                         pause = AGAIN;

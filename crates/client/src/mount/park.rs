@@ -2,7 +2,7 @@
 //!
 //! It stays until the user says that it may go.
 //!
-//! A change is parked, durably, before it is settled. So it may be parked twice, by a process
+//! A change is parked, durably, before it is settled. So it may be parked duplicate, by a process
 //! that died in between and by the next one, whose container may be empty by then: what was
 //! kept first stays.
 
@@ -46,9 +46,9 @@ impl Mount {
     /// Keeps it for the user, durably.
     pub(super) fn keep(&self, parking: &Parking<'_>) -> Result<(), Refusal> {
         match &parking.kept.to {
-            KeptAs::Copy { parent, name, twice } => {
+            KeptAs::Copy { parent, name, duplicate } => {
                 let kept =
-                    self.keep_conflict(&parking.kept.logged, (*parent, name), twice.as_deref());
+                    self.keep_conflict(&parking.kept.logged, (*parent, name), duplicate.as_deref());
                 self.merges.new.notify_one();
                 kept
             }

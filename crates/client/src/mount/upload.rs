@@ -45,8 +45,8 @@ pub(super) struct Prepared {
 }
 
 impl Mount {
-    /// Makes the records of a batch and sends what they refer to. With `named` they only say what
-    /// their chunks are called.
+    /// Makes the records of a batch and sends their chunks. With `named` they only say the names of
+    /// the chunks.
     pub(super) async fn prepare(
         self: &Shared,
         class: Class,

@@ -197,7 +197,7 @@ pub struct Deliver {
     pub without: Option<Refusal>,
 }
 
-/// What the server answered to a batch.
+/// The answer of the server to a batch.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Delivered {
     /// Of as much of it as the server took.

@@ -68,7 +68,7 @@ pub struct Host {
     pending: Pending,
     space: FreeSpace,
     storms: Storms,
-    /// Conflict copies that the server has called other than what they stand beside.
+    /// Duplicates that the server has compared, and that are different.
     different: BTreeMap<Ino, Compare>,
     /// Calls that are not answered.
     calls: BTreeMap<CallId, Running>,

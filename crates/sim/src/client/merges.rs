@@ -2,7 +2,7 @@
 
 use segue_core::host::action::{CallId, Event};
 use segue_core::host::call::Call;
-use segue_core::host::conflict::Twice;
+use segue_core::host::conflict::Duplicate;
 use segue_core::host::log::{Change, Entry, Logged};
 use segue_core::nouns::{Ino, Kind, Record, Time, Version};
 use segue_core::refusal::Refusal;
@@ -17,7 +17,7 @@ use crate::server::Answer;
 /// The merge that is under way.
 #[derive(Debug, Default)]
 pub(crate) struct Merging {
-    twice: Option<Twice>,
+    duplicate: Option<Duplicate>,
     /// Its call.
     call: Option<CallId>,
     /// It waits for outcomes.
@@ -42,18 +42,19 @@ impl Mount {
                 }
             };
         }
-        if self.merging.twice.is_some() || self.is_offline {
+        if self.merging.duplicate.is_some() || self.is_offline {
             return Ok(());
         }
         // The one that was tried last comes last.
         let given_up = &self.merging.given_up;
-        let next = self.kept.twice.iter().position(|twice| !given_up.contains(&twice.ino));
-        let Some(twice) = next.map(|at| self.kept.twice.remove(at)) else { return Ok(()) };
-        self.kept.twice.push(twice.clone());
-        self.merging.twice = Some(twice.clone());
+        let next =
+            self.kept.duplicates.iter().position(|duplicate| !given_up.contains(&duplicate.ino));
+        let Some(duplicate) = next.map(|at| self.kept.duplicates.remove(at)) else { return Ok(()) };
+        self.kept.duplicates.push(duplicate.clone());
+        self.merging.duplicate = Some(duplicate.clone());
         let id = self.next_id();
         self.merging.call = Some(id);
-        let ran = self.run(id, Event::Call { id, call: Call::Merge(twice) }, &[])?;
+        let ran = self.run(id, Event::Call { id, call: Call::Merge(duplicate) }, &[])?;
         self.merges_on(ran)
     }
 
@@ -85,15 +86,15 @@ impl Mount {
                 return Err(Violation("a merge that waits for data".into()));
             }
             Ran::Answered(answer) => {
-                let Some(twice) = self.merging.twice.take() else { return Ok(()) };
+                let Some(duplicate) = self.merging.duplicate.take() else { return Ok(()) };
                 match answer {
                     Ok(_) => {
-                        self.kept.twice.retain(|other| *other != twice);
+                        self.kept.duplicates.retain(|other| *other != duplicate);
                         self.merging.merged += 1;
                     }
                     Err(Refusal::Unreachable | Refusal::NotEmpty | Refusal::Changed) => {}
                     // A full disk, too.
-                    Err(_) => self.merging.given_up.push(twice.ino),
+                    Err(_) => self.merging.given_up.push(duplicate.ino),
                 }
             }
         }
@@ -119,7 +120,7 @@ impl Mount {
     /// The connection is lost: the merge begins anew.
     pub(super) fn stop_merging(&mut self, asking: &Asking) {
         self.core.handle(Event::Cancel(asking.call), self.moment());
-        (self.merging.twice, self.merging.hearing) = (None, None);
+        (self.merging.duplicate, self.merging.hearing) = (None, None);
         self.merging.same.clear();
     }
 }

@@ -243,8 +243,8 @@ impl Mount {
             Action::AppendAll(_, entries) => self.append_settled(entries)?,
             Action::Keep(_, kept) => {
                 match kept.to {
-                    KeptAs::Copy { twice, .. } => {
-                        self.kept.made_twice(twice.map(|twice| *twice));
+                    KeptAs::Copy { duplicate, .. } => {
+                        self.kept.keep_duplicate(duplicate.map(|duplicate| *duplicate));
                         self.conflicts += 1;
                     }
                     KeptAs::Refused(_) => self.refused += 1,

@@ -17,7 +17,7 @@ mod index;
 use std::collections::{BTreeMap, BTreeSet};
 
 use segue_core::host::Notes;
-use segue_core::host::conflict::Twice;
+use segue_core::host::conflict::Duplicate;
 use segue_core::host::log::{Entry, Logged};
 use segue_core::nouns::{ClientId, ContainerId, Ino, InoGrant, Time};
 
@@ -75,8 +75,8 @@ pub(crate) struct Kept {
     pub(crate) sent: BTreeSet<u64>,
     /// Changes that are what a loss of power left.
     pub(crate) left: BTreeSet<u64>,
-    /// What this host and another one made under one name.
-    pub(crate) twice: Vec<Twice>,
+    /// Files and directories that another host made, too, under the same name.
+    pub(crate) duplicates: Vec<Duplicate>,
     /// How many bytes may be cached, if that is bounded.
     pub(crate) cache_size: Option<u64>,
     /// The host goes down when the process does.
@@ -176,10 +176,10 @@ impl Kept {
         }
     }
 
-    /// Keeps word of what was made twice, unless a process that died did so.
-    pub(crate) fn made_twice(&mut self, twice: Option<Twice>) {
-        let is_known = twice.as_ref().is_some_and(|twice| self.twice.contains(twice));
-        self.twice.extend(twice.filter(|_| !is_known));
+    /// Keeps word of a duplicate, unless a process that died did so.
+    pub(crate) fn keep_duplicate(&mut self, duplicate: Option<Duplicate>) {
+        let is_known = duplicate.as_ref().is_some_and(|other| self.duplicates.contains(other));
+        self.duplicates.extend(duplicate.filter(|_| !is_known));
     }
 
     /// Reserves numbers of changes from `first` on; those below the returned one may be used.

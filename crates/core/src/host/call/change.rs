@@ -21,8 +21,8 @@ pub(super) struct GivesWay {
     made: Option<Ino>,
 }
 
-/// The change that takes `record` back, by which `ino` got the name `at` beside the wanted one:
-/// what was made goes, and what was renamed gets its old name again.
+/// The change that takes `record` back, by which `ino` got the name `at` instead of the wanted one:
+/// a new inode goes, and a renamed one gets its old name again.
 fn way_back(record: Record, at: Dentry, ino: Ino, is_directory: bool) -> Record {
     let Dentry { parent, name } = at;
     match record {
@@ -59,7 +59,7 @@ impl Host {
             return Ok(Next::Reply(Answer { waiter, ..self.answer_of(&call.so_far) }));
         }
         if let Some(claim) = claim {
-            // What this host removes for itself is nobody's to deal with, however long it takes.
+            // A removal by this host itself has no user who could deal with a refusal.
             let patience = if expects.is_some() { Patience::Ever } else { Patience::Grace };
             let Some(heard) = self.hears(id, call, seq, (claim, patience)) else {
                 return Ok(Next::Step);

@@ -1,4 +1,4 @@
-//! The server was put back from a copy: some of what this host knows has never been.
+//! The server was put back from a copy: it does not know some versions that this host knows.
 //!
 //! ```text
 //!   log: Forgot ─▶ index, durably ─▶ memory ─▶ kernel
@@ -6,7 +6,7 @@
 //!
 //! The log is first: outcomes of forgotten changes stand in it, and the next process would believe
 //! them. The index is durable before the log knows of any later version, because a hello names the
-//! latest one. So whoever dies in between is told again.
+//! latest one. So a process that dies in between leaves a host that is told again.
 
 use super::{Answer, Call, Next, Running, Step};
 use crate::host::Host;
@@ -17,7 +17,7 @@ use crate::nouns::{Ino, Version};
 use crate::refusal::Refusal;
 use crate::wire::History;
 
-/// What is under way.
+/// The part under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Forgetting {
     InLog,

@@ -1,11 +1,11 @@
-//! What two hosts made under one name becomes one: directories, and files that are the same.
+//! Merging of duplicates: directories, and files with the same contents.
 //!
-//! The server keeps both, the one that came second as a conflict copy. The host that made this one
-//! moves all that is in a directory into the other one, by changes like those of a user, and
-//! removes it. Nothing is replaced: for what has the same name there the server finds another name,
-//! as ever. What may not be moved stays, and the copy with it. A file goes once it is the same as
-//! the other one, which it may become later: a host gives names before data. It goes as it was when
-//! it was compared. Who writes it meanwhile keeps it, here or on another host.
+//! The server keeps both, the later one as a conflict copy. The host that made the copy moves all
+//! entries of a directory into the other one, by changes like those of a user, and removes the
+//! copy. Nothing is replaced: an entry whose name is taken there gets another name from the server.
+//! Entries that may not be moved stay, and the copy with them. A file goes once it is the same as
+//! the other one, which it may become later: a host sends names before data. It goes in the version
+//! that was compared. A later write, here or on another host, keeps it.
 //!
 //! ```text
 //!   look ─▶ for each name: move, remove, or merge below ─▶ outcomes ─▶ remove the directory
@@ -15,7 +15,7 @@ use super::facts::{Facts, Halt, Known};
 use super::{Answer, Call, Kept, KeptAs, NameCall, Next, Running, Step};
 use crate::host::Host;
 use crate::host::action::{Action, CallId, Now, Patience};
-use crate::host::conflict::{Are, Twice, may_become_one};
+use crate::host::conflict::{Are, Duplicate, may_become_one};
 use crate::host::log::{Change, Logged};
 use crate::host::send::{Claim, WaiterId};
 use crate::nouns::{Attr, Caller, Dentry, Ino, Kind, Name, Outcome, Record, RenameMode, Version};
@@ -28,26 +28,26 @@ const DEPTH_MAX: usize = 200;
 #[derive(Debug, Default)]
 pub(super) struct Merging {
     is_begun: bool,
-    /// What is being merged, the outermost first.
+    /// The pairs under way, the outermost first.
     pairs: Vec<Pair>,
     /// The change that is under way.
     doing: Option<Doing>,
 }
 
-/// One that goes into the other.
+/// A copy, and the other one into which it goes.
 #[derive(Debug)]
 struct Pair {
-    /// The one, and where it stands.
+    /// The copy, and its place.
     from: Ino,
     at: Dentry,
     into: Ino,
-    /// What is in it and was not looked at.
+    /// Entries of the copy that are left to look at.
     names: Vec<(Name, Ino)>,
-    /// Changes whose outcomes are not known.
+    /// Changes without an outcome.
     moving: Vec<Moving>,
-    /// Moved files that the server put beside others, to be kept.
+    /// Moved files that got another name, to be kept for the user.
     beside: Vec<Kept>,
-    /// Something stays in it.
+    /// An entry stays in it.
     is_left: bool,
     is_directory: bool,
 }
@@ -61,13 +61,13 @@ struct Moving {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Doing {
     Move,
-    /// Of one that is the same as the other.
+    /// A file that is the same as the other one.
     Remove,
-    /// Of the directory, of which all was moved.
+    /// The directory, after its entries.
     RemoveDirectory,
 }
 
-/// What becomes of one of two.
+/// The fate of an entry.
 enum Fate {
     Stays,
     Moves,
@@ -76,7 +76,7 @@ enum Fate {
 }
 
 impl Host {
-    /// Nobody waits for outcomes of the merge any more.
+    /// The merge is over: its changes have no waiter any more.
     pub(super) fn stop_merging(&mut self, merging: &Merging) {
         let moving = merging.pairs.iter().flat_map(|pair| &pair.moving);
         moving.for_each(|Moving { number: (seq, waiter), .. }| self.waiters.leave(*seq, *waiter));
@@ -88,9 +88,9 @@ impl Host {
         call: &mut Running,
         now: Now,
     ) -> Result<Next, Refusal> {
-        let Call::Merge(twice) = &call.call else { return Err(Refusal::Invalid) };
-        let twice = twice.clone();
-        let by = Caller { pid: 0, process_group: 0, session: 0, ..twice.by.clone() };
+        let Call::Merge(duplicate) = &call.call else { return Err(Refusal::Invalid) };
+        let duplicate = duplicate.clone();
+        let by = Caller { pid: 0, process_group: 0, session: 0, ..duplicate.by.clone() };
         if call.inner.is_some() || call.so_far.inner_failed.is_some() {
             let ended = self.go_on_inner(id, call, now);
             if call.inner.is_some() {
@@ -101,7 +101,7 @@ impl Host {
         loop {
             let begins = !call.so_far.merging.is_begun;
             let is_stepping = match call.so_far.merging.pairs.last_mut() {
-                None if begins => self.begins_merge(id, call, (&twice, &by), now)?,
+                None if begins => self.begins_merge(id, call, (&duplicate, &by), now)?,
                 None => return Ok(Next::Reply(Answer::default())),
                 Some(pair) => match pair.names.pop() {
                     Some(named) => self.merges_name(id, call, (named, &by), now)?,
@@ -114,17 +114,17 @@ impl Host {
         }
     }
 
-    /// Finds out what is to be merged. True if an action is under way.
+    /// Begins with the outermost pair. True if an action is under way.
     fn begins_merge(
         &mut self,
         id: CallId,
         call: &mut Running,
-        (twice, by): (&Twice, &Caller),
+        (duplicate, by): (&Duplicate, &Caller),
         now: Now,
     ) -> Result<bool, Refusal> {
         let decide = |host: &Host, known: Known<'_>| {
-            let wanted = Dentry { parent: twice.at.parent, name: twice.name.clone() };
-            let copy = known.name(&twice.at)?.filter(|copy| copy.ino == twice.ino);
+            let wanted = Dentry { parent: duplicate.at.parent, name: duplicate.name.clone() };
+            let copy = known.name(&duplicate.at)?.filter(|copy| copy.ino == duplicate.ino);
             // It may be moved back, or another one may get the name.
             let (Some(copy), Some(into)) = (copy, known.name(&wanted)?) else {
                 return Err(Refusal::Changed.into());
@@ -143,7 +143,7 @@ impl Host {
             Fate::Merges(names, _) => (names, None),
             Fate::Stays | Fate::Moves => return Err(Refusal::Changed),
         };
-        let (from, at) = (twice.ino, twice.at.clone());
+        let (from, at) = (duplicate.ino, duplicate.at.clone());
         let mut pair = Pair::new((from, at.clone()), into, names);
         pair.is_directory = goes.is_none();
         call.so_far.merging.pairs.push(pair);
@@ -153,7 +153,7 @@ impl Host {
         }
     }
 
-    /// What becomes of `ours`, where `there` has its name.
+    /// The fate of `ours`, where `there` has its name.
     fn fate(&self, known: Known<'_>, ours: &Attr, there: Option<&Attr>) -> Result<Fate, Halt> {
         let Some(there) = there else { return Ok(Fate::Moves) };
         if may_become_one(ours, there) {
@@ -292,7 +292,7 @@ impl Host {
         let Some(pair) = call.so_far.merging.pairs.last_mut() else { return Ok(false) };
         let is_told = |moving: &Moving| self.waiters.is_told(moving.number.1);
         if !pair.moving.iter().all(is_told) {
-            // However long that takes: what becomes of it is not the user's to deal with.
+            // However long that takes: no refusal of these is the user's to deal with.
             self.awaits(id, call, Patience::Ever, None);
             return Ok(true);
         }
@@ -366,15 +366,15 @@ impl Merging {
 }
 
 impl Logged {
-    /// What is to be kept of a moved file that the server put there, beside another one.
+    /// The note for the user of a moved file that the server put `at` another name.
     fn moved_beside(self, at: Dentry) -> Option<Kept> {
         let Change::Record(Record::Rename { ino, to_name, .. }) = &self.change else {
             return None;
         };
         let (ino, name, by) = (*ino, to_name.clone(), self.caller.clone());
         let Dentry { parent, name: copy } = at.clone();
-        let twice = Some(Box::new(Twice { at, name, ino, by }));
-        Some(Kept { logged: self, to: KeptAs::Copy { parent, name: copy, twice } })
+        let duplicate = Some(Box::new(Duplicate { at, name, ino, by }));
+        Some(Kept { logged: self, to: KeptAs::Copy { parent, name: copy, duplicate } })
     }
 }
 

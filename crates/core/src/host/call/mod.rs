@@ -55,7 +55,7 @@ pub(in crate::host) use space::FreeSpace;
 use crate::host::Copied;
 use crate::host::action::{Edit, Gap, Load, Preserve};
 use crate::host::cache::Sight;
-use crate::host::conflict::Twice;
+use crate::host::conflict::Duplicate;
 use crate::host::log::{Entry, Lane};
 use crate::host::send::{Claim, WaiterId};
 use crate::nouns::{Caller, ContainerId, Ino, Outcome, Record, Version};
@@ -104,10 +104,10 @@ pub enum Call {
     Open(OpenCall),
     /// Data of a file that are to be here.
     Fetch(FetchCall),
-    /// What two hosts made under one name: it becomes one, or [as much of it as
-    /// may](crate::host::conflict). Refused with [`Refusal::NotEmpty`] or [`Refusal::Changed`] if
-    /// more of it may become one later.
-    Merge(Twice),
+    /// A merge of a duplicate with the other one, [as far as it may](crate::host::conflict).
+    /// Refused with [`Refusal::NotEmpty`] or [`Refusal::Changed`] if more of it may be merged
+    /// later.
+    Merge(Duplicate),
     /// The next batch of a lane goes to the server. The answer says whether there was one.
     Send(Lane),
     /// Changes of any lane go to the server, before the mount ends: nothing is uploaded ahead any
@@ -117,8 +117,8 @@ pub enum Call {
     Committed(Vec<u64>),
     /// Final outcomes of changes.
     Settle(Arc<Settle>),
-    /// The server was put back from a copy and has these versions: what is known of others is
-    /// asked for again. Nothing may be noted in the index meanwhile.
+    /// The server was put back from a copy and has these versions: names, attributes and data of
+    /// others are asked for again. Nothing may be noted in the index meanwhile.
     Forget(History),
     /// A copy of all data of one file to an empty one, by the server. It waits for the outcome.
     Clone {

@@ -82,7 +82,7 @@ impl Host {
         }
     }
 
-    /// A call is over, or nobody waits for its end: others may have what it had taken.
+    /// A call is over, or cancelled: it gives back changes and waiters.
     fn end_call(&mut self, call: &Running) {
         call.inner.iter().for_each(|inner| self.end_call(inner));
         self.stop_hearing(&call.so_far);
@@ -256,7 +256,7 @@ impl Host {
             (Step::Settle(settle), Ok(Done::Carried)) => self.settled(call, &settle, now),
             (Step::SyncDisk, done) => Host::synced_to_send(call, done),
             (Step::Deliver, done) => self.delivered(call, done, now),
-            // Whatever the kernel has not let go of, the release is refused.
+            // Pages that the kernel still has are refused after the release.
             (Step::Release, _) => {}
             (Step::Forget(by), Ok(Done::Carried)) => self.forgotten(id, call, by),
             (Step::Fetch(gap), done) => self.fetched(call, gap, done.map(drop))?,

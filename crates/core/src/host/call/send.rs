@@ -2,7 +2,7 @@
 //! is not settled.
 //!
 //! ```text
-//!   take ─▶ what was rewritten is durable ─▶ Deliver ─▶ settle the final outcomes ─▶ put back
+//!   take ─▶ SyncDisk, if changes were rewritten ─▶ Deliver ─▶ settle final outcomes ─▶ put back
 //!             ▲                                │
 //!             └── fewer changes, or names only ┘ the server takes less
 //! ```
@@ -27,7 +27,7 @@ const SETTLE_MAX: usize = 64;
 /// How far a batch came.
 #[derive(Debug, Default)]
 pub(super) struct Sending {
-    /// What was taken and is not left for another one.
+    /// The changes that were taken, without those that were left for another one.
     batch: Arc<Vec<Logged>>,
     /// The server takes no chunks of it, because of this.
     without: Option<Refusal>,
@@ -41,7 +41,7 @@ pub(super) struct Sending {
     has_released: bool,
 }
 
-/// What the server answered.
+/// The answer of the server.
 #[derive(Debug)]
 struct Outcomes {
     /// The final ones that are not settled.
@@ -119,14 +119,14 @@ impl Host {
         self.act(Action::Deliver(id, Deliver { lane, batch, without }));
     }
 
-    /// The disk has what is sent, or has not.
+    /// Takes in the end of a sync.
     pub(super) fn synced_to_send(call: &mut Running, done: Result<Done, Undone>) {
         let sending = &mut call.so_far.sending;
         sending.is_synced = done.is_ok();
         sending.failed = done.err().map(|undone| undone.refusal);
     }
 
-    /// Takes in what became of a delivery.
+    /// Takes in the end of a delivery.
     pub(super) fn delivered(&mut self, call: &mut Running, done: Result<Done, Undone>, now: Now) {
         let lane = lane_of(&call.call);
         let sending = &mut call.so_far.sending;
@@ -139,7 +139,7 @@ impl Host {
         sending.failed = taken_in.err();
     }
 
-    /// The batch was not delivered: less of it may fit into a message, and what alone does not
+    /// The batch was not delivered: less of it may fit into a message. One change that does not fit
     /// never will.
     fn goes_smaller(
         &mut self,
@@ -206,7 +206,7 @@ impl Host {
         Ok(())
     }
 
-    /// Settles the next outcomes, or does what follows from them. True if that is under way.
+    /// Settles the next outcomes, or asks for a file with refused data. True if that is under way.
     fn settles_some(&mut self, id: CallId, call: &mut Running, now: Now) -> Result<bool, Refusal> {
         let sending = &mut call.so_far.sending;
         let Some(outcomes) = &mut sending.answered else { return Ok(false) };
@@ -265,7 +265,7 @@ impl Sending {
         self.heard.is_some() || self.answered.as_ref().is_some_and(has)
     }
 
-    /// A part of it ended: outcomes that were settled, or a look.
+    /// A part of it ended: a settlement, or a look.
     fn settled_some(&mut self, ended: Result<(), Refusal>) -> Result<(), Refusal> {
         let Some(outcomes) = &mut self.answered else { return ended };
         if outcomes.left.is_empty() {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use super::{Answer, Call, Next, Running, Step};
 use crate::host::action::{Action, CallId, Now, Task};
 use crate::host::cache::AsOf;
-use crate::host::conflict::Twice;
+use crate::host::conflict::Duplicate;
 use crate::host::log::{Change, Entry, Logged};
 use crate::host::send::Claim;
 use crate::host::{Effect, Host};
@@ -64,8 +64,8 @@ pub enum KeptAs {
         parent: Ino,
         /// Its name.
         name: Name,
-        /// What was made twice, if that is what it is.
-        twice: Option<Box<Twice>>,
+        /// The duplicate, if it is one.
+        duplicate: Option<Box<Duplicate>>,
     },
     /// Nothing, because the server refused it.
     Refused(Refusal),
@@ -77,8 +77,8 @@ impl Kept {
             Outcome::Refused { refusal } => KeptAs::Refused(*refusal),
             outcome => {
                 let (parent, name) = logged.copy_of(outcome)?;
-                let twice = logged.made_twice(parent, name).map(Box::new);
-                KeptAs::Copy { parent, name: name.clone(), twice }
+                let duplicate = logged.duplicate(parent, name).map(Box::new);
+                KeptAs::Copy { parent, name: name.clone(), duplicate }
             }
         };
         Some(Kept { logged: logged.clone(), to })

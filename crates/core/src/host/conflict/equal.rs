@@ -1,4 +1,4 @@
-//! Files that two hosts made alike.
+//! Duplicates with the same contents.
 
 use super::may_be_same;
 use crate::host::call::{Halt, Known};
@@ -6,17 +6,17 @@ use crate::host::{Fault, Host};
 use crate::nouns::{Attr, Kind};
 use crate::wire::Compare;
 
-/// What a copy and what it stands beside are.
+/// The result of a comparison.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(in crate::host) enum Are {
     Same,
     Different,
-    /// Not known before the server has what was written here.
+    /// Not known before the server has all data of this host.
     Unsettled,
 }
 
 impl Host {
-    /// Compares `copy`, which nobody has open here, with `other`: all but their times.
+    /// Compares `copy` with `other`: all but their times. An open file is different.
     pub(in crate::host) fn are(
         &self,
         known: Known<'_>,

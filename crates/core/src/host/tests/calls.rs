@@ -6,7 +6,7 @@ use crate::host::action::{
 };
 use crate::host::cache::{Way, XattrMap};
 use crate::host::call::{Answer, By, Call, EditCall, KeptAs, OpenFile, What};
-use crate::host::conflict::Twice;
+use crate::host::conflict::Duplicate;
 use crate::host::log::{Instead, Writers};
 use crate::host::send::Claim;
 use crate::nouns::Dentry;
@@ -35,7 +35,7 @@ pub(super) struct Shell {
     pub(super) log: Vec<Entry>,
     pub(super) did: Vec<String>,
     pub(super) kept: Vec<u64>,
-    pub(super) twice: Vec<Twice>,
+    pub(super) duplicates: Vec<Duplicate>,
     pub(super) truth: Vec<Truth>,
     pub(super) asked: Vec<&'static str>,
     /// The action with this place in the order of all fails so.
@@ -198,8 +198,8 @@ impl Shell {
             }
             Action::Keep(_, kept) => {
                 self.kept.push(kept.logged.seq);
-                if let KeptAs::Copy { twice: Some(twice), .. } = kept.to {
-                    self.twice.push(*twice);
+                if let KeptAs::Copy { duplicate: Some(duplicate), .. } = kept.to {
+                    self.duplicates.push(*duplicate);
                 }
                 ("keep", None, Done::Carried)
             }

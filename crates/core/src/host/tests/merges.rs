@@ -4,7 +4,7 @@ use super::calls::{Shell, Truth, caller};
 use super::*;
 use crate::host::action::Task;
 use crate::host::call::Call;
-use crate::host::conflict::Twice;
+use crate::host::conflict::Duplicate;
 use crate::nouns::Dentry;
 
 const COPY: Ino = Ino(5);
@@ -26,9 +26,9 @@ fn file(ino: u64, size: u64) -> Attr {
     Attr { size, nlink: 1, ..attr(ino, Kind::File, 1) }
 }
 
-fn twice() -> Call {
+fn merge() -> Call {
     let at = at(Ino::ROOT, "d.conflict");
-    Call::Merge(Twice { at, name: name("d"), ino: COPY, by: caller() })
+    Call::Merge(Duplicate { at, name: name("d"), ino: COPY, by: caller() })
 }
 
 /// What is known of a copy that stands beside another one.
@@ -70,7 +70,7 @@ fn done(ino: u64) -> Outcome {
 fn what_is_in_one_directory_is_moved_into_the_other_and_the_one_goes() {
     let mut shell = Shell::knowing(directories(None)).settling(vec![done(7), done(8)]);
     let mut core = core();
-    shell.call(&mut core, twice()).unwrap();
+    shell.call(&mut core, merge()).unwrap();
     assert_eq!(changes(&shell), ["rename", "rename", "rmdir"]);
     let moved = shell.log.iter().filter_map(|entry| match &entry.change()?.change {
         Change::Record(Record::Rename { ino, to_parent, to_name, .. }) => {
@@ -89,7 +89,7 @@ fn a_file_goes_if_it_is_the_same_and_is_moved_beside_if_it_is_not() {
         let mut known = directories(Some(file(9, 4)));
         known.push(Truth::Same(Ino(8), Ino(9), is_same));
         let mut shell = Shell::knowing(known).settling(vec![done(7), done(8)]);
-        shell.call(&mut core(), twice()).unwrap();
+        shell.call(&mut core(), merge()).unwrap();
         assert_eq!(changes(&shell), ["rename", kind, "rmdir"]);
     }
 }
@@ -99,7 +99,7 @@ fn a_file_goes_if_it_is_the_same_and_is_moved_beside_if_it_is_not() {
 fn a_file_that_cannot_be_compared_yet_stays_and_the_directory_with_it() {
     let known = directories(Some(file(9, 4)));
     let mut shell = Shell::knowing(known).settling(vec![done(7)]);
-    assert_eq!(shell.call(&mut core(), twice()), Err(Refusal::NotEmpty));
+    assert_eq!(shell.call(&mut core(), merge()), Err(Refusal::NotEmpty));
     assert_eq!(changes(&shell), ["rename"]);
 }
 
@@ -108,7 +108,7 @@ fn a_refused_move_ends_the_merge_and_nothing_is_removed() {
     let refused = Outcome::Refused { refusal: Refusal::Quota };
     let mut shell = Shell::knowing(directories(None)).settling(vec![done(7), refused]);
     let mut core = core();
-    assert_eq!(shell.call(&mut core, twice()), Err(Refusal::Quota));
+    assert_eq!(shell.call(&mut core, merge()), Err(Refusal::Quota));
     assert_eq!(changes(&shell), ["rename", "rename"]);
     assert!(core.waiters.is_empty() && core.calls() == 0);
 }
@@ -122,11 +122,14 @@ fn what_was_moved_beside_another_file_is_kept_and_merged_later() {
     let mut shell = Shell::knowing(directories(None)).settling(vec![done(7), conflict]);
     let mut core = core();
     // The listing of this test's server still has the name.
-    shell.call(&mut core, twice()).unwrap_err();
+    shell.call(&mut core, merge()).unwrap_err();
     assert_eq!(changes(&shell), ["rename", "rename"]);
     assert_eq!(shell.kept, [2], "the move");
-    let twice = shell.twice.pop().expect("a copy");
-    assert_eq!((twice.at, twice.name, twice.ino), (at(OTHER, "b.conflict"), name("b"), Ino(8)));
+    let duplicate = shell.duplicates.pop().expect("a copy");
+    assert_eq!(
+        (duplicate.at, duplicate.name, duplicate.ino),
+        (at(OTHER, "b.conflict"), name("b"), Ino(8))
+    );
 }
 
 #[test]
@@ -140,12 +143,12 @@ fn a_file_beside_another_one_goes_only_if_it_is_the_same() {
         known.extend(same.map(|same| Truth::Same(COPY, OTHER, same)));
         let mut shell = Shell::knowing(known).settling(vec![done(7)]);
         let mut core = core();
-        assert_eq!(shell.call(&mut core, twice()).map(drop), answer);
+        assert_eq!(shell.call(&mut core, merge()).map(drop), answer);
         assert_eq!(changes(&shell), log);
         // Two versions that differ are not compared again.
         shell.asked.clear();
         if same == Some(false) {
-            assert_eq!(shell.call(&mut core, twice()).map(drop), answer);
+            assert_eq!(shell.call(&mut core, merge()).map(drop), answer);
             assert!(!shell.asked.contains(&"same"));
         }
     }
@@ -160,7 +163,7 @@ fn a_file_that_is_open_or_not_stored_is_left() {
             true => core.opened(COPY),
             false => core.tree.mark(OTHER),
         }
-        assert_eq!(shell.call(&mut core, twice()), Err(Refusal::Changed));
+        assert_eq!(shell.call(&mut core, merge()), Err(Refusal::Changed));
         assert!(changes(&shell).is_empty() && !shell.asked.contains(&"same"));
     }
 }
@@ -173,10 +176,10 @@ fn what_has_another_place_or_other_rights_is_not_merged() {
         Truth::Name(at(Ino::ROOT, "d"), Ok(None)),
     ];
     let mut shell = Shell::knowing(moved);
-    assert_eq!(shell.call(&mut core(), twice()), Err(Refusal::Changed));
+    assert_eq!(shell.call(&mut core(), merge()), Err(Refusal::Changed));
     let closed = Attr { mode: 0o700, ..directory(OTHER) };
     let mut shell = Shell::knowing(beside(directory(COPY), closed));
-    assert_eq!(shell.call(&mut core(), twice()), Err(Refusal::NotPermitted));
+    assert_eq!(shell.call(&mut core(), merge()), Err(Refusal::NotPermitted));
     assert!(shell.log.is_empty());
 }
 
@@ -192,6 +195,6 @@ fn a_copy_that_nobody_is_told_of_wakes_the_task_that_merges() {
     let settle = super::settles::settle_call(&core, vec![conflict]);
     shell.call(&mut core, settle).unwrap();
     assert!(shell.did.contains(&format!("{:?}", crate::host::action::Action::Wake(Task::Merge))));
-    let twice = shell.twice.pop().expect("a copy");
-    assert_eq!((twice.at, twice.name), (at(Ino::ROOT, "a.conflict"), name("a")));
+    let duplicate = shell.duplicates.pop().expect("a copy");
+    assert_eq!((duplicate.at, duplicate.name), (at(Ino::ROOT, "a.conflict"), name("a")));
 }
