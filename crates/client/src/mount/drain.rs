@@ -104,7 +104,7 @@ impl Mount {
     async fn linger(&self) {
         let end = tokio::time::sleep(LINGER);
         tokio::pin!(end);
-        let is_awaited = || !self.core().waiters.is_empty();
+        let is_awaited = || self.core().has_waiters();
         let is_long = || self.core().queue.len() >= COMPANY;
         while !is_awaited() && !is_long() {
             tokio::select! {

@@ -55,7 +55,7 @@ pub struct Host {
     /// Open files.
     pub handles: Handles,
     /// Calls that wait for outcomes.
-    pub waiters: Waiters,
+    pub(in crate::host) waiters: Waiters,
     /// Stores whose chunks the server has before their turn.
     pub ahead: UploadAhead,
     batch_sizes: BatchSizes,

@@ -59,6 +59,11 @@ impl Host {
         Some(Ok(heard.filter_map(|(_, waiter)| self.waiters.heard(waiter)).collect()))
     }
 
+    /// True if a call waits for an outcome.
+    pub fn has_waiters(&self) -> bool {
+        !self.waiters.is_empty()
+    }
+
     /// Waits for the newest data of `ino`. A refusal is the answer, a conflict copy is none.
     pub(super) fn hears_newest(
         &mut self,

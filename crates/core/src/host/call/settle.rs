@@ -34,7 +34,7 @@ pub struct Settle {
 impl Settle {
     /// The settlement of a batch up to the first outcome that is not final, and that one with its
     /// change. The server has done nothing behind it.
-    pub fn of_batch(
+    pub(in crate::host) fn of_batch(
         batch: Vec<Logged>,
         outcomes: Vec<Outcome>,
         as_of: AsOf,
@@ -85,7 +85,7 @@ impl Kept {
     }
 
     /// True if it is to be kept for the user: no waiter with a large enough `claim` reports it.
-    pub fn is_unreported(&self, claim: Claim) -> bool {
+    pub(in crate::host) fn is_unreported(&self, claim: Claim) -> bool {
         claim
             < match self.to {
                 KeptAs::Copy { .. } => Claim::Answers,

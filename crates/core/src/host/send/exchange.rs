@@ -8,7 +8,7 @@ use crate::refusal::Refusal;
 
 /// How a batch goes on whose chunks the server does not take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Without {
+pub(in crate::host) enum Without {
     /// With fewer changes.
     Fewer,
     /// When other changes are settled.
@@ -27,19 +27,19 @@ impl Host {
     }
 
     /// Leaves the later half of a batch for another one.
-    pub fn halve(&mut self, batch: &mut Vec<Logged>) {
+    pub(in crate::host) fn halve(&mut self, batch: &mut Vec<Logged>) {
         let later = batch.split_off(batch.len() / 2);
         self.put_back(later.into_iter().map(|logged| logged.seq));
     }
 
     /// Notes that the server took chunks.
-    pub fn note_chunks_taken(&mut self) {
+    pub(in crate::host) fn note_chunks_taken(&mut self) {
         self.server_disk.note_taken();
     }
 
     /// How a batch goes on whose chunks the server did not take, because a quota or its disk is
     /// full. An error if it is sent again as it is.
-    pub fn without_chunks(
+    pub(in crate::host) fn without_chunks(
         &mut self,
         batch: &mut Vec<Logged>,
         refusal: Refusal,
@@ -73,7 +73,7 @@ impl Host {
     /// Notes an outcome that is not final, of a change that goes to the server once more.
     /// `without`: its chunks were not taken, because of this. An error means that the next attempt
     /// has to wait.
-    pub fn not_yet(
+    pub(in crate::host) fn not_yet(
         &mut self,
         seq: u64,
         outcome: &Outcome,

@@ -17,7 +17,7 @@ impl Host {
     /// Takes the changes that go to the server next in `lane`: about as many bytes as get through
     /// in a moment, as far as that is known. Nothing else takes them until they are settled or [put
     /// back](Host::put_back).
-    pub fn next_batch(&mut self, lane: Lane, now: Time) -> Vec<Logged> {
+    pub(in crate::host) fn next_batch(&mut self, lane: Lane, now: Time) -> Vec<Logged> {
         let bytes = self.batch_bytes(lane);
         let awaited = self.waiters.first();
         // A call that waits for one change waits for those that it follows.
@@ -43,7 +43,7 @@ impl Host {
     }
 
     /// Notes that a batch was answered after `took`, of which the link's `round_trip` is a part.
-    pub fn batch_answered(
+    pub(in crate::host) fn batch_answered(
         &mut self,
         lane: Lane,
         batch: &[Logged],
@@ -55,7 +55,7 @@ impl Host {
     }
 
     /// Puts back the changes of a batch that is over: those not settled wait again.
-    pub fn put_back(&mut self, seqs: impl IntoIterator<Item = u64>) {
+    pub(in crate::host) fn put_back(&mut self, seqs: impl IntoIterator<Item = u64>) {
         for seq in seqs {
             self.queue.put_back(seq);
             self.ahead.put_back(seq);

@@ -21,11 +21,11 @@ pub enum Claim {
 
 /// Number of a waiter, unique in one process.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct WaiterId(u64);
+pub(in crate::host) struct WaiterId(u64);
 
 /// All waiters, by the change whose outcome each awaits.
 #[derive(Debug, Default)]
-pub struct Waiters {
+pub(in crate::host) struct Waiters {
     last: u64,
     waiting: BTreeMap<(u64, WaiterId), Claim>,
     told: BTreeMap<WaiterId, Outcome>,
@@ -33,7 +33,7 @@ pub struct Waiters {
 
 impl Waiters {
     /// Adds a waiter for the outcome of change `seq`.
-    pub fn add(&mut self, seq: u64, claim: Claim) -> WaiterId {
+    pub(in crate::host) fn add(&mut self, seq: u64, claim: Claim) -> WaiterId {
         self.last += 1;
         let waiter = WaiterId(self.last);
         self.waiting.insert((seq, waiter), claim);
@@ -41,38 +41,38 @@ impl Waiters {
     }
 
     /// Removes a waiter that gave up.
-    pub fn leave(&mut self, seq: u64, waiter: WaiterId) {
+    pub(in crate::host) fn leave(&mut self, seq: u64, waiter: WaiterId) {
         self.waiting.remove(&(seq, waiter));
         self.told.remove(&waiter);
     }
 
     /// True if no call waits.
-    pub fn is_empty(&self) -> bool {
+    pub(in crate::host) fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 
     /// The oldest change that a call waits for.
-    pub fn first(&self) -> Option<u64> {
+    pub(in crate::host) fn first(&self) -> Option<u64> {
         self.waiting.keys().next().map(|(seq, _)| *seq)
     }
 
     /// True if a call waits for change `seq`.
-    pub fn is_waited_for(&self, seq: u64) -> bool {
+    pub(in crate::host) fn is_waited_for(&self, seq: u64) -> bool {
         self.of(seq).next().is_some()
     }
 
     /// True if a call waits for change `seq`, or for a later one, which may follow it.
-    pub fn is_awaited(&self, seq: u64) -> bool {
+    pub(in crate::host) fn is_awaited(&self, seq: u64) -> bool {
         self.waiting.range((seq, WaiterId(0))..).next().is_some()
     }
 
     /// The largest claim to the outcome of change `seq`.
-    pub fn claim(&self, seq: u64) -> Claim {
+    pub(in crate::host) fn claim(&self, seq: u64) -> Claim {
         self.of(seq).map(|(_, claim)| claim).max().unwrap_or(Claim::Nothing)
     }
 
     /// Tells the outcome of change `seq` to its waiters.
-    pub fn tell(&mut self, seq: u64, outcome: &Outcome) {
+    pub(in crate::host) fn tell(&mut self, seq: u64, outcome: &Outcome) {
         let waiters: Vec<WaiterId> = self.of(seq).map(|(waiter, _)| waiter).collect();
         for waiter in waiters {
             self.waiting.remove(&(seq, waiter));
@@ -81,12 +81,12 @@ impl Waiters {
     }
 
     /// True if a waiter was told an outcome.
-    pub fn is_told(&self, waiter: WaiterId) -> bool {
+    pub(in crate::host) fn is_told(&self, waiter: WaiterId) -> bool {
         self.told.contains_key(&waiter)
     }
 
     /// The outcome that a waiter was told. It is none any more then.
-    pub fn heard(&mut self, waiter: WaiterId) -> Option<Outcome> {
+    pub(in crate::host) fn heard(&mut self, waiter: WaiterId) -> Option<Outcome> {
         self.told.remove(&waiter)
     }
 
