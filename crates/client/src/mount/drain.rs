@@ -144,6 +144,10 @@ impl Mount {
             };
             let done = match asked {
                 Asked::Deliver(delivery) => self.deliver(delivery).await,
+                Asked::Yield => {
+                    tokio::task::yield_now().await;
+                    Ok(Done::Carried)
+                }
                 Asked::SyncDisk => self.sync_disk().await.map(|()| Done::Carried),
                 Asked::Release(numbers) => {
                     self.release_pages(numbers).await;

@@ -60,6 +60,7 @@ pub(super) enum Asked {
     Pass(Sight),
     Await(Await),
     Evict,
+    Yield,
     SyncDisk,
     Deliver(Deliver),
     Release(Vec<Ino>),
@@ -71,6 +72,8 @@ pub(super) struct Running<'a> {
     pub(super) id: CallId,
     /// It may append to the log.
     changes: bool,
+    /// It sends a batch.
+    sends: bool,
     made: Option<Record>,
     /// Fates of changes that the call may still have to keep.
     pub(super) held: Vec<Parking<'a>>,
@@ -115,19 +118,21 @@ impl<'a> Running<'a> {
         let changes = !matches!(call, Call::Look(_) | Call::Fetch(_) | Call::Open(_));
         let mut running = Running::of(mount, id);
         running.changes = changes;
+        running.sends = matches!(call, Call::Send(_) | Call::SendLast);
         running
     }
 
     /// A call that was begun, and is in nobody else's hands.
     fn of(mount: &'a Mount, id: CallId) -> Running<'a> {
-        Running { mount, id, changes: true, made: None, held: Vec::new(), is_over: false }
+        let (changes, sends, is_over) = (true, false, false);
+        Running { mount, id, changes, sends, made: None, held: Vec::new(), is_over }
     }
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            let (actions, _) = self.mount.apply(Event::Cancel(self.id));
+            let (actions, _) = self.mount.apply(Event::Cancel(self.id), self.sends);
             for action in actions {
                 if let Action::Wake(task) = action {
                     self.mount.wake(task);
@@ -295,7 +300,7 @@ impl Mount {
         let id = running.id;
         let mut log = running.changes.then(|| self.log.lock());
         loop {
-            let (actions, answer) = self.apply(event);
+            let (actions, answer) = self.apply(event, running.sends);
             if let Some(answer) = answer {
                 running.is_over = true;
                 for action in actions {
@@ -311,6 +316,7 @@ impl Mount {
                     Action::Fetch(_, gap) => return Ran::Asks(Asked::Fetch(gap)),
                     Action::Pass(_, sight) => return Ran::Asks(Asked::Pass(sight)),
                     Action::Await(_, awaited) => return Ran::Asks(Asked::Await(awaited)),
+                    Action::Yield(_) => return Ran::Asks(Asked::Yield),
                     Action::SyncDisk(_) => return Ran::Asks(Asked::SyncDisk),
                     Action::Deliver(_, delivery) => return Ran::Asks(Asked::Deliver(delivery)),
                     Action::Release(_, numbers) => return Ran::Asks(Asked::Release(numbers)),
@@ -337,9 +343,9 @@ impl Mount {
     }
 
     /// Gives the core an event. Returns what follows from it: actions, and the answer to the call.
-    fn apply(&self, event: Event) -> (Vec<Action>, Option<Result<Changed, Refusal>>) {
+    fn apply(&self, event: Event, sends: bool) -> (Vec<Action>, Option<Result<Changed, Refusal>>) {
         let now = self.moment();
-        let mut core = self.core_ahead();
+        let mut core = if sends { self.core_ahead() } else { self.core() };
         core.handle(event, now);
         let (mut actions, mut answer) = (Vec::new(), None);
         while let Some(action) = core.poll_action() {

@@ -175,6 +175,8 @@ pub enum Action {
     /// Send a batch to the server: [`Done::Delivered`] or [`Done::NoChunks`]. Before its message
     /// goes, call [`Host::mark_sending`](crate::host::Host::mark_sending).
     Deliver(CallId, Deliver),
+    /// Unlock the log for a moment: other calls wait for it.
+    Yield(CallId),
     /// The numbers of these inodes are about to be released. Have the kernel write back and drop
     /// their pages.
     Release(CallId, Vec<Ino>),

@@ -232,7 +232,7 @@ impl Mount {
                 }
                 Ok(Done::Carried)
             }
-            Action::Release(..) => Ok(Done::Carried),
+            Action::Release(..) | Action::Yield(_) => Ok(Done::Carried),
             Action::Follow(_) => {
                 self.core.follow_moved();
                 Ok(Done::Carried)

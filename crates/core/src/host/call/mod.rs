@@ -302,6 +302,7 @@ enum Step {
     SyncDisk,
     Deliver,
     Release,
+    Yield,
     Preserve(Preserve),
     Append(Box<Entry>, Sealing),
     Write(Box<Edit>),

@@ -257,7 +257,7 @@ impl Host {
             (Step::SyncDisk, done) => Host::synced_to_send(call, done),
             (Step::Deliver, done) => self.delivered(call, done, now),
             // Pages that the kernel still has are refused after the release.
-            (Step::Release, _) => {}
+            (Step::Release | Step::Yield, _) => {}
             (Step::Forget(by), Ok(Done::Carried)) => self.forgotten(id, call, by),
             (Step::Fetch(gap), done) => self.fetched(call, gap, done.map(drop))?,
             (Step::Pass(sight), done) => Host::passed(call, sight, done.map(drop))?,

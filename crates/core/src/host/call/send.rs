@@ -28,6 +28,8 @@ const SETTLE_MAX: usize = 64;
 #[derive(Debug, Default)]
 pub(super) struct Sending {
     /// The changes that were taken, without those that were left for another one.
+    taken: Vec<u64>,
+    /// The same until they are answered.
     batch: Arc<Vec<Logged>>,
     /// The server takes no chunks of it, because of this.
     without: Option<Refusal>,
@@ -39,6 +41,10 @@ pub(super) struct Sending {
     heard: Option<(u64, u64, Time)>,
     /// Numbers of the outcomes that are settled next are released in the kernel.
     has_released: bool,
+    /// Others may append to the log before the next outcomes are settled.
+    lets_in: bool,
+    /// The part under way is a look.
+    is_looking: bool,
 }
 
 /// The answer of the server.
@@ -55,7 +61,7 @@ struct Outcomes {
 impl Host {
     /// The changes of a batch that is over wait again, if they are not settled.
     pub(super) fn end_sending(&mut self, sending: &Sending) {
-        self.put_back(sending.batch.iter().map(|logged| logged.seq));
+        self.put_back(sending.taken.iter().copied());
     }
 
     pub(super) fn attempt_send(
@@ -69,12 +75,12 @@ impl Host {
             if call.inner.is_some() {
                 return Ok(Next::Step);
             }
-            call.so_far.sending.settled_some(ended.map(drop))?;
+            call.so_far.sending.ended(ended.map(drop))?;
         }
         if let Some(refusal) = call.so_far.sending.failed {
             return Err(refusal);
         }
-        if call.so_far.sending.batch.is_empty() {
+        if call.so_far.sending.taken.is_empty() {
             let batch = match call.call {
                 Call::Send(lane) => self.next_batch(lane, now.time),
                 _ => self.last_batch(),
@@ -82,7 +88,7 @@ impl Host {
             if batch.is_empty() {
                 return Ok(Next::Reply(Answer::default()));
             }
-            call.so_far.sending.batch = Arc::new(batch);
+            call.so_far.sending.takes(batch);
         }
         while call.so_far.sending.has_to_settle() {
             if self.settles_some(id, call, now)? {
@@ -153,7 +159,7 @@ impl Host {
         let mut batch = sending.batch.to_vec();
         if batch.len() > 1 {
             self.halve(&mut batch);
-            sending.batch = Arc::new(batch);
+            sending.takes(batch);
         } else {
             let as_of = self.tree.as_of(None, [now.time; 2]);
             sending.answered(vec![Outcome::Refused { refusal }], as_of);
@@ -170,7 +176,7 @@ impl Host {
     ) -> Result<(), Refusal> {
         let mut batch = sending.batch.to_vec();
         match self.without_chunks(&mut batch, refusal, now.time)? {
-            Without::Fewer => {}
+            Without::Fewer => sending.takes(batch),
             Without::Named => sending.without = Some(refusal),
             // It waits for its turn.
             Without::Later => {
@@ -178,7 +184,6 @@ impl Host {
                 sending.answered(Vec::new(), as_of);
             }
         }
-        sending.batch = Arc::new(batch);
         Ok(())
     }
 
@@ -216,8 +221,17 @@ impl Host {
             }
             let Some(ino) = outcomes.refused.pop() else { return Ok(false) };
             // If it cannot be asked now, it is asked for later.
+            sending.is_looking = true;
             let ended = self.begin_inner(id, call, Call::Look(Look::AttrAnew(ino)), now);
-            return Ok(ended.is_ok_and(|ended| ended.is_none()));
+            if call.inner.is_none() {
+                call.so_far.sending.ended(ended.map(drop))?;
+            }
+            return Ok(call.inner.is_some());
+        }
+        if std::mem::take(&mut sending.lets_in) {
+            call.step = Some(Step::Yield);
+            self.act(Action::Yield(id));
+            return Ok(true);
         }
         let many = outcomes.left.len().min(SETTLE_MAX);
         if !std::mem::replace(&mut sending.has_released, true) {
@@ -231,13 +245,14 @@ impl Host {
                 return Ok(true);
             }
         }
-        let answered: Vec<_> = outcomes.left.iter().take(many).cloned().collect();
+        let answered = outcomes.left.drain(..many).collect();
+        (sending.has_released, sending.lets_in) = (false, true);
         let settle = Settle { answered, as_of: outcomes.as_of.clone() };
         let ended = self.begin_inner(id, call, Call::Settle(Arc::new(settle)), now);
         if call.inner.is_some() {
             return Ok(true);
         }
-        call.so_far.sending.settled_some(ended.map(drop))?;
+        call.so_far.sending.ended(ended.map(drop))?;
         Ok(false)
     }
 }
@@ -247,9 +262,16 @@ fn lane_of(call: &Call) -> Lane {
 }
 
 impl Sending {
+    /// These are sent.
+    fn takes(&mut self, batch: Vec<Logged>) {
+        self.taken = batch.iter().map(|logged| logged.seq).collect();
+        self.batch = Arc::new(batch);
+    }
+
     /// The server answered so to the first changes of the batch.
     fn answered(&mut self, outcomes: Vec<Outcome>, as_of: AsOf) {
-        let (settle, not_yet) = Settle::of_batch(self.batch.to_vec(), outcomes, as_of);
+        let batch = Arc::unwrap_or_clone(std::mem::take(&mut self.batch));
+        let (settle, not_yet) = Settle::of_batch(batch, outcomes, as_of);
         let Settle { answered, as_of } = settle;
         let refused =
             answered.iter().filter_map(|(logged, outcome)| match (outcome, &logged.change) {
@@ -265,16 +287,8 @@ impl Sending {
         self.heard.is_some() || self.answered.as_ref().is_some_and(has)
     }
 
-    /// A part of it ended: a settlement, or a look.
-    fn settled_some(&mut self, ended: Result<(), Refusal>) -> Result<(), Refusal> {
-        let Some(outcomes) = &mut self.answered else { return ended };
-        if outcomes.left.is_empty() {
-            return Ok(());
-        }
-        ended?;
-        let many = outcomes.left.len().min(SETTLE_MAX);
-        outcomes.left.drain(..many);
-        self.has_released = false;
-        Ok(())
+    /// A part of it ended: a settlement, or a look, which may fail.
+    fn ended(&mut self, ended: Result<(), Refusal>) -> Result<(), Refusal> {
+        if std::mem::take(&mut self.is_looking) { Ok(()) } else { ended }
     }
 }

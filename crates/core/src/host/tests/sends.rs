@@ -22,10 +22,19 @@ fn outcomes(of: Vec<Outcome>) -> Result<Done, Undone> {
 
 /// Sends what there is. Returns the answer, and how many changes each delivery had.
 fn send(core: &mut Host, deliveries: &[Takes]) -> (Result<Answer, Refusal>, Vec<usize>) {
+    send_as(core, Call::SendLast, deliveries)
+}
+
+/// The same by another call. A zero stands for a moment in which the log is unlocked.
+fn send_as(
+    core: &mut Host,
+    call: Call,
+    deliveries: &[Takes],
+) -> (Result<Answer, Refusal>, Vec<usize>) {
     // It is asked for the file whose data it refused.
     let known = vec![Truth::Attr(attr(5, Kind::File, 2))];
     let (mut shell, mut sent) = (Shell::knowing(known), Vec::new());
-    let mut event = Event::Call { id: CallId(3), call: Call::SendLast };
+    let mut event = Event::Call { id: CallId(3), call };
     loop {
         core.handle(event, NOW);
         let (mut answer, mut done) = (None, None);
@@ -38,6 +47,10 @@ fn send(core: &mut Host, deliveries: &[Takes]) -> (Result<Answer, Refusal>, Vec<
                     sent.push(deliver.batch.len());
                 }
                 Action::SyncDisk(_) => done = Some(Ok(Done::Carried)),
+                Action::Yield(_) => {
+                    sent.push(0);
+                    done = Some(Ok(Done::Carried));
+                }
                 action => done = shell.carry_out(action).or(done),
             }
         }
@@ -113,6 +126,23 @@ fn without_room_for_chunks_the_oldest_change_goes_with_their_names() {
     assert_eq!((answer.is_ok(), sent), (true, vec![2, 1]), "the creation has none");
     let (answer, sent) = send(&mut core, &[full, named]);
     assert_eq!((answer.is_ok(), sent), (true, vec![1, 1]));
+    assert!(core.queue.is_empty());
+}
+
+/// A writer waited until all of a batch was settled.
+#[test]
+fn others_append_to_the_log_between_many_outcomes() {
+    let (mut core, _) = opened();
+    core.reserve_seqs(1000);
+    for mode in 0..150 {
+        let set = crate::nouns::SetAttr { mode: Some(mode), ..Default::default() };
+        let record = Record::SetAttr { ino: Ino(5), set };
+        let entry = core.draft_change(record, Caller::default(), Timestamp::default());
+        core.admit(entry, Time::default());
+    }
+    let takes: Takes = |deliver| outcomes(deliver.batch.iter().map(|_| done()).collect());
+    let (answer, sent) = send_as(&mut core, Call::Send(Lane::Metadata), &[takes]);
+    assert_eq!((answer.is_ok(), sent), (true, vec![151, 0, 0]));
     assert!(core.queue.is_empty());
 }
 
