@@ -298,9 +298,7 @@ impl Mount {
         bytes: &[u8],
     ) -> Ran {
         let id = running.id;
-        // Taking a batch appends nothing: a writer need not wait for each look at the queue.
-        let takes_batch = running.sends && matches!(event, Event::Call { .. });
-        let mut log = (running.changes && !takes_batch).then(|| self.log.lock());
+        let mut log = running.changes.then(|| self.log.lock());
         loop {
             let (actions, answer) = self.apply(event, running.sends);
             if let Some(answer) = answer {
