@@ -1,19 +1,18 @@
-//! The task that has duplicates merged
-//! ([`segue_core::host::call::Call::Merge`]).
+//! The task that has duplicates merged, each by a [`Call::Merge`].
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use segue_core::host::call::Call;
+use segue_core::host::conflict::may_merge_later;
 use segue_core::nouns::Class;
-use segue_core::refusal::Refusal;
 use segue_rpc::Rpc;
 use tokio::sync::Notify;
 
 use super::{Mount, Shared, lock};
 
-/// A merge that could not be made is tried again after this, and after duplicate as long each time
-/// that nothing comes of it.
+/// A merge that could not be made is tried again after this, and after twice as long each time that
+/// it fails.
 const AGAIN: Duration = Duration::from_secs(5);
 /// But no later than this.
 const AGAIN_MAX: Duration = Duration::from_secs(5 * 60);
@@ -45,7 +44,7 @@ impl Mount {
                         lock(&self.conflicts).forget(at.parent, at.name.as_bytes());
                         pause = AGAIN;
                     }
-                    Err(Refusal::Unreachable | Refusal::NotEmpty | Refusal::Changed) => left = true,
+                    Err(refusal) if may_merge_later(refusal) => left = true,
                     Err(refusal) => {
                         tracing::warn!(
                             "{}: this conflict copy is not merged: {refusal}",

@@ -2,10 +2,9 @@
 
 use segue_core::host::action::{CallId, Event};
 use segue_core::host::call::Call;
-use segue_core::host::conflict::Duplicate;
+use segue_core::host::conflict::{Duplicate, may_merge_later};
 use segue_core::host::log::{Change, Entry, Logged};
 use segue_core::nouns::{Ino, Kind, Record, Time, Version};
-use segue_core::refusal::Refusal;
 use segue_core::wire::{Reply, Request};
 
 use super::outcomes::Hearing;
@@ -92,7 +91,7 @@ impl Mount {
                         self.kept.duplicates.retain(|other| *other != duplicate);
                         self.merging.merged += 1;
                     }
-                    Err(Refusal::Unreachable | Refusal::NotEmpty | Refusal::Changed) => {}
+                    Err(refusal) if may_merge_later(refusal) => {}
                     // A full disk, too.
                     Err(_) => self.merging.given_up.push(duplicate.ino),
                 }

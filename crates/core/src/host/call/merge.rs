@@ -130,19 +130,17 @@ impl Host {
                 return Err(Refusal::Changed.into());
             };
             match host.fate(known, &copy, Some(&into))? {
+                Fate::Goes(version) => Ok((Vec::new(), Some(version), into.ino)),
+                Fate::Merges(names, into) => Ok((names, None, into)),
                 Fate::Moves if copy.kind == Kind::Directory => Err(Refusal::NotPermitted.into()),
                 Fate::Moves | Fate::Stays => Err(Refusal::Changed.into()),
-                fate => Ok((fate, into.ino)),
             }
         };
-        let Some((fate, into)) = self.with_facts(id, call, now, decide)? else { return Ok(true) };
+        let Some((names, goes, into)) = self.with_facts(id, call, now, decide)? else {
+            return Ok(true);
+        };
         call.so_far.facts = Facts::default();
         call.so_far.merging.is_begun = true;
-        let (names, goes) = match fate {
-            Fate::Goes(version) => (Vec::new(), Some(version)),
-            Fate::Merges(names, _) => (names, None),
-            Fate::Stays | Fate::Moves => return Err(Refusal::Changed),
-        };
         let (from, at) = (duplicate.ino, duplicate.at.clone());
         let mut pair = Pair::new((from, at.clone()), into, names);
         pair.is_directory = goes.is_none();

@@ -2,6 +2,7 @@
 
 use crate::host::log::{Change, Logged};
 use crate::nouns::{Caller, Dentry, Ino, Name, Record};
+use crate::refusal::Refusal;
 
 /// A file or directory that two hosts made under one name: the later one, under its other name.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -14,6 +15,12 @@ pub struct Duplicate {
     pub ino: Ino,
     /// Its maker.
     pub by: Caller,
+}
+
+/// True if a merge that was refused so may succeed later: the server was out of reach, or an entry
+/// is left that may be the same by then.
+pub fn may_merge_later(refusal: Refusal) -> bool {
+    matches!(refusal, Refusal::Unreachable | Refusal::NotEmpty | Refusal::Changed)
 }
 
 impl Logged {

@@ -6,7 +6,7 @@ mod equal;
 mod meeting;
 mod merge;
 
-pub use copies::Duplicate;
+pub use copies::{Duplicate, may_merge_later};
 pub(in crate::host) use equal::Are;
 pub use meeting::{Meeting, meet};
 pub use merge::{may_be_same, may_become_one};
