@@ -3,8 +3,8 @@
 //! A call that changes something takes the core's mutex once before its disk work and once after.
 //! The log is locked from the first event to the last, so entries are appended in the order in
 //! which they were decided. Only work that takes long and appends nothing unlocks it: questions to
-//! the server and the index, the copying of bytes to preserve, and eviction. A look leaves the log
-//! alone.
+//! the server and the index, deliveries, waits, the copying of bytes to preserve, and eviction. A
+//! look leaves the log alone.
 
 use std::sync::atomic::Ordering;
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::host::action::{
-    Action, Ask, CallId, Done, Event, Fact, Load, Noted, Now, Reach, Task, Told, Undone,
+    Action, Ask, CallId, Deliver, Done, Event, Fact, Load, Noted, Now, Reach, Task, Told, Undone,
 };
 use crate::host::cache::{Way, XattrMap};
 use crate::host::call::{Answer, By, Call, EditCall, KeptAs, OpenFile, What};
@@ -44,7 +44,14 @@ pub(super) struct Shell {
     free: (u64, u64),
     /// The outcomes of what is in the queue when a call waits.
     outcomes: Vec<Outcome>,
+    /// The ends of deliveries, the first one first.
+    pub(super) deliveries: VecDeque<Takes>,
+    /// How many changes each delivery had. A zero stands for a moment with an unlocked log.
+    pub(super) sent: Vec<usize>,
 }
+
+/// How the server of a test takes a batch.
+pub(super) type Takes = fn(&Deliver) -> Result<Done, Undone>;
 
 impl Shell {
     pub(super) fn new() -> Shell {
@@ -78,6 +85,16 @@ impl Shell {
                     Action::Await(..) => {
                         self.did.push("await".into());
                         done = Some(self.settle(core));
+                    }
+                    Action::Deliver(_, deliver) => {
+                        core.mark_sending(&deliver.batch, NOW.time);
+                        let takes = self.deliveries.pop_front().expect("a delivery");
+                        self.sent.push(deliver.batch.len());
+                        done = Some(takes(&deliver));
+                    }
+                    Action::Yield(_) => {
+                        self.sent.push(0);
+                        done = Some(Ok(Done::Carried));
                     }
                     action => done = self.carry_out(action).or(done),
                 }

@@ -1,13 +1,10 @@
 //! Batches that go to the server: how each is delivered, and what becomes of it.
 
-use super::calls::{NOW, Shell, Truth, opened, seal_call, write_call};
+use super::calls::{NOW, Shell, Takes, Truth, opened, seal_call, write_call};
 use super::*;
-use crate::host::action::{Action, CallId, Deliver, Delivered, Done, Event, Undone};
+use crate::host::action::{Action, CallId, Delivered, Done, Event, Undone};
 use crate::host::call::{Answer, Call};
 use crate::host::log::{Lane, Stage};
-
-/// How the server of a test takes a batch.
-type Takes = fn(&Deliver) -> Result<Done, Undone>;
 
 fn done() -> Outcome {
     Outcome::Done { touched: vec![attr(1, Kind::Directory, 2), attr(5, Kind::File, 2)] }
@@ -25,41 +22,18 @@ fn send(core: &mut Host, deliveries: &[Takes]) -> (Result<Answer, Refusal>, Vec<
     send_as(core, Call::SendLast, deliveries)
 }
 
-/// The same by another call. A zero stands for a moment in which the log is unlocked.
+/// The same by another call.
 fn send_as(
     core: &mut Host,
     call: Call,
     deliveries: &[Takes],
 ) -> (Result<Answer, Refusal>, Vec<usize>) {
     // It is asked for the file whose data it refused.
-    let known = vec![Truth::Attr(attr(5, Kind::File, 2))];
-    let (mut shell, mut sent) = (Shell::knowing(known), Vec::new());
-    let mut event = Event::Call { id: CallId(3), call };
-    loop {
-        core.handle(event, NOW);
-        let (mut answer, mut done) = (None, None);
-        while let Some(action) = core.poll_action() {
-            match action {
-                Action::Reply(_, result) => answer = Some(result),
-                Action::Deliver(_, deliver) => {
-                    core.mark_sending(&deliver.batch, NOW.time);
-                    done = Some(deliveries[sent.len()](&deliver));
-                    sent.push(deliver.batch.len());
-                }
-                Action::SyncDisk(_) => done = Some(Ok(Done::Carried)),
-                Action::Yield(_) => {
-                    sent.push(0);
-                    done = Some(Ok(Done::Carried));
-                }
-                action => done = shell.carry_out(action).or(done),
-            }
-        }
-        if let Some(answer) = answer {
-            assert_eq!(core.calls(), 0);
-            return (answer, sent);
-        }
-        event = Event::Done { id: CallId(3), done: done.expect("a call that goes on waits") };
-    }
+    let mut shell = Shell::knowing(vec![Truth::Attr(attr(5, Kind::File, 2))]);
+    shell.deliveries = deliveries.iter().copied().collect();
+    let answer = shell.call(core, call);
+    assert_eq!((core.calls(), shell.deliveries.len()), (0, 0));
+    (answer, shell.sent)
 }
 
 /// A host with the creation of a file and a store of `len` bytes.
