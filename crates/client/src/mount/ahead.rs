@@ -54,7 +54,6 @@ impl Mount {
             let Some(picked) = self.pick() else {
                 tokio::select! {
                     () = self.to_upload.notified() => {}
-                    () = self.company_came() => {}
                     _ = link.changed() => {}
                     _ = settled.changed() => {}
                 }

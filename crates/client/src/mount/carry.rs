@@ -31,7 +31,7 @@ impl Mount {
             Action::Load(_, load) => {
                 Some(Ok(Done::Noted(self.unlocked(log, || self.noted(&load)))))
             }
-            Action::Follow(_) => {
+            Action::FollowMoved(_) => {
                 self.unlocked(log, || self.follow_moved());
                 Some(Ok(Done::Carried))
             }
@@ -69,7 +69,7 @@ impl Mount {
     }
 
     /// Carries out an action that no call waits for.
-    fn note_action(&self, action: Action) {
+    pub(super) fn note_action(&self, action: Action) {
         match action {
             Action::Remove(scrap) => self.remove(scrap),
             Action::KeepBasis(ino, container, version) => {
@@ -84,6 +84,8 @@ impl Mount {
             }
             Action::Leave(ino) => self.forget_names_of(ino),
             Action::Wake(task) => self.wake(task),
+            // Without the task there is no mount.
+            Action::Start(call) => drop(self.calls_to_start.send(call)),
             // The rest is taken before.
             _ => {}
         }
@@ -92,6 +94,7 @@ impl Mount {
     pub(super) fn wake(&self, task: Task) {
         match task {
             Task::Drain => self.lanes.wake(),
+            Task::Time => self.time.notify_one(),
             Task::Upload => self.to_upload.notify_one(),
             Task::Settled => self.settled.send_replace(()),
             Task::Fetched => self.fetched.notify_waiters(),

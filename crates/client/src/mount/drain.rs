@@ -83,10 +83,7 @@ impl Mount {
             }
             let sent = self.send(Call::Send(lane)).await;
             if sent == Ok(false) {
-                tokio::select! {
-                    () = sending.wakes.notified() => {}
-                    () = self.company_came() => {}
-                }
+                sending.wakes.notified().await;
                 continue;
             }
             // What waited for these may go in the other one.
@@ -144,10 +141,6 @@ impl Mount {
             };
             let done = match asked {
                 Asked::Deliver(delivery) => self.deliver(delivery).await,
-                Asked::Yield => {
-                    tokio::task::yield_now().await;
-                    Ok(Done::Carried)
-                }
                 Asked::SyncDisk => self.sync_disk().await.map(|()| Done::Carried),
                 Asked::Release(numbers) => {
                     self.release_pages(numbers).await;

@@ -14,8 +14,9 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use segue_core::host::action::TakenBack;
 use segue_core::host::cache::Nodes;
-use segue_core::nouns::{Ino, Name};
+use segue_core::nouns::{Dentry, Ino, Name};
 use segue_fuse::Notifier;
 use segue_fuse::abi::init;
 use tokio::sync::watch;
@@ -208,22 +209,25 @@ impl KernelCache {
         }
     }
 
-    /// Has attributes of `inodes` and what `names` mean forgotten, and if `all`, what any name
-    /// means. What was known of them here is not used any more. Returns when the kernel uses none
-    /// of it.
-    pub(super) async fn take_back(&self, inodes: &[Ino], names: Vec<(Ino, Name)>, all: bool) {
+    /// Has the kernel forget what it was told. What was known of it here is not used any more.
+    /// Returns when the kernel uses none of it.
+    pub(super) async fn take_back(&self, taken: TakenBack) {
+        let TakenBack { inodes, mut names, places, all_names } = taken;
+        if self.keeps_places() {
+            names.extend(places);
+        }
         // Brief: answers are made without waiting.
         self.answers_given();
         let nodes = inodes.iter().flat_map(|ino| known(&self.nodes, *ino)).collect();
         let untaken = self.forget_attributes_of(nodes);
-        for (directory, name) in names {
-            self.forget_name(directory, name);
+        for Dentry { parent, name } in names {
+            self.forget_name(parent, name);
         }
         // A directory is locked while somebody waits for an answer about it, and the connection
         // that the answer is to come over may wait for this.
         let is_done = timeout(PATIENCE, self.names.done()).await.is_ok();
         self.forget_untaken(untaken).await;
-        if all || !is_done {
+        if all_names || !is_done {
             self.forget_all_names();
         }
         if !is_done && !self.can_be_told_for_long() {

@@ -42,15 +42,6 @@ impl Mount {
         self.to_upload.notify_one();
     }
 
-    /// Waits until something has waited long enough for company.
-    pub(super) async fn company_came(&self) {
-        let next = self.core().queue.next_release();
-        match next {
-            Some(at) => tokio::time::sleep(at.since(self.now())).await,
-            None => std::future::pending().await,
-        }
-    }
-
     /// Seals a file before its writer asks for it.
     pub(super) fn seal_early(&self, ino: Ino) {
         let writer = self.core().sealer(ino).unwrap_or_else(Caller::nobody);

@@ -68,12 +68,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLockReadGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use segue_core::host::Host;
-use segue_core::host::call::Owner;
+use segue_core::host::call::{Call, Owner};
 use segue_core::nouns::{Attr, Ino, Name, Time, Timestamp};
 use segue_core::promise::Unseen;
 use segue_core::refusal::Refusal;
 use segue_core::wire::Space;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 use crate::options::MountOptions;
 use crate::rank::{Held, Ranked};
@@ -131,6 +131,10 @@ pub(crate) struct Mount {
     calls: AtomicU64,
     space: space::Space,
     kept: basis::Kept,
+    /// The host's deadline may be earlier.
+    time: Notify,
+    /// Calls that the host starts itself.
+    calls_to_start: mpsc::UnboundedSender<Call>,
     /// The process is to end, whatever is still open.
     quit: Notify,
     /// There may be something to upload ahead.

@@ -7,14 +7,17 @@
 //! look leaves the log alone.
 
 use std::sync::atomic::Ordering;
+use std::time::Duration;
 
 use segue_core::host::action::{
-    Action, Ask, Await, CallId, Deliver, Done, Event, Fact, Gap, Now, Query, Reach, Told, Undone,
+    Action, Ask, Await, CallId, Deliver, Done, Event, Fact, Gap, Now, Query, Reach, TakenBack,
+    Told, Undone,
 };
 use segue_core::host::cache::Sight;
 use segue_core::host::call::{Answer, Call, EditCall, Look, Seen, What};
 use segue_core::nouns::{Class, Ino, Outcome, Record};
 use segue_core::refusal::Refusal;
+use segue_core::wire::Resume;
 use segue_rpc::Rpc;
 
 use super::park::Parking;
@@ -60,7 +63,10 @@ pub(super) enum Asked {
     Pass(Sight),
     Await(Await),
     Evict,
-    Yield,
+    Pause(Duration),
+    TakeBack(Box<TakenBack>),
+    Resume(Box<Resume>),
+    Renew,
     SyncDisk,
     Deliver(Deliver),
     Release(Vec<Ino>),
@@ -115,9 +121,8 @@ impl Drop for Rest {
 impl<'a> Running<'a> {
     pub(super) fn new(mount: &'a Mount, call: &Call) -> Running<'a> {
         let id = CallId(mount.calls.fetch_add(1, Ordering::Relaxed));
-        let changes = !matches!(call, Call::Look(_) | Call::Fetch(_) | Call::Open(_));
         let mut running = Running::of(mount, id);
-        running.changes = changes;
+        running.changes = call.may_append();
         running.sends = matches!(call, Call::Send(_) | Call::SendLast);
         running
     }
@@ -132,12 +137,7 @@ impl<'a> Running<'a> {
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            let (actions, _) = self.mount.apply(Event::Cancel(self.id), self.sends);
-            for action in actions {
-                if let Action::Wake(task) = action {
-                    self.mount.wake(task);
-                }
-            }
+            self.mount.hand_in(Event::Cancel(self.id), self.sends);
         }
     }
 }
@@ -251,8 +251,23 @@ impl Mount {
             }
             Asked::Number => self.new_ino().await.map(Done::Number),
             Asked::Await(awaited) => self.progressed(awaited).await,
+            Asked::Pause(time) => {
+                match time {
+                    Duration::ZERO => tokio::task::yield_now().await,
+                    time => tokio::time::sleep(time).await,
+                }
+                Ok(Done::Carried)
+            }
+            Asked::TakeBack(taken) => {
+                self.kernel.take_back(*taken).await;
+                Ok(Done::Carried)
+            }
+            Asked::Renew => {
+                let (session, commit) = self.remote.renew().await?;
+                Ok(Done::Renewed { session, commit })
+            }
             asked => {
-                tracing::error!("a call that does not fetch asks for {asked:?}");
+                tracing::error!("a call asks for {asked:?} without reason");
                 Err(Refusal::Io)
             }
         }
@@ -316,7 +331,10 @@ impl Mount {
                     Action::Fetch(_, gap) => return Ran::Asks(Asked::Fetch(gap)),
                     Action::Pass(_, sight) => return Ran::Asks(Asked::Pass(sight)),
                     Action::Await(_, awaited) => return Ran::Asks(Asked::Await(awaited)),
-                    Action::Yield(_) => return Ran::Asks(Asked::Yield),
+                    Action::Pause(_, time) => return Ran::Asks(Asked::Pause(time)),
+                    Action::TakeBack(_, taken) => return Ran::Asks(Asked::TakeBack(taken)),
+                    Action::Resume(_, resume) => return Ran::Asks(Asked::Resume(resume)),
+                    Action::Renew(_) => return Ran::Asks(Asked::Renew),
                     Action::SyncDisk(_) => return Ran::Asks(Asked::SyncDisk),
                     Action::Deliver(_, delivery) => return Ran::Asks(Asked::Deliver(delivery)),
                     Action::Release(_, numbers) => return Ran::Asks(Asked::Release(numbers)),
@@ -368,6 +386,12 @@ impl Mount {
             }
         }
         (actions, answer)
+    }
+
+    /// Gives the host an event that no call waits for.
+    pub(super) fn hand_in(&self, event: Event, sends: bool) {
+        let (actions, _) = self.apply(event, sends);
+        actions.into_iter().for_each(|action| self.note_action(action));
     }
 
     /// Keeps the fate of change `seq`, of which no caller hears.

@@ -97,13 +97,16 @@ pub async fn mount(
         .map_err(|error| MountError::state(&base, error))?;
     let lost_power = session.state.cache.directory.lost_power;
     let welcome = session.welcome.clone();
-    let Assembled { mount, kernel, breaks, at_hello, first_container } =
+    let Assembled { mount, kernel, breaks, started, at_hello, first_container } =
         assemble(&plan, url, session)?;
     // Before anything else changes their containers.
     let noted = mount.note_left_maps();
     noted.map_err(|refusal| MountError::state(&base, refusal.to_string()))?;
     // Until the last change is sent: a server that is not heard gives the connection up.
-    let hearing = tokio::spawn(Arc::clone(&mount).hear_breaks(breaks));
+    let hearing = [
+        tokio::spawn(Arc::clone(&mount).hear_breaks(breaks)),
+        tokio::spawn(Arc::clone(&mount).start_calls(started)),
+    ];
     if let Some(welcome) = welcome {
         let forgotten = mount.forget_lost(&welcome);
         forgotten.map_err(|refusal| MountError::state(&base, refusal.to_string()))?;
@@ -122,8 +125,10 @@ pub async fn mount(
     if let Err(refusal) = mount.end().await {
         tracing::error!("the last changes may not survive a crash of this host: {refusal}");
     }
-    hearing.abort();
-    hearing.await.ok();
+    for task in hearing {
+        task.abort();
+        task.await.ok();
+    }
     // Or it would keep the promises to this host for as long as for one that may be back.
     mount.remote.link().leave().await;
     result
@@ -221,6 +226,8 @@ struct Assembled {
     mount: Shared,
     kernel: KernelCacheThreads,
     breaks: mpsc::Receiver<Incoming>,
+    /// Calls that the host starts itself.
+    started: mpsc::UnboundedReceiver<Call>,
     at_hello: AtHello,
     /// The number of its first container.
     first_container: u64,
@@ -249,6 +256,7 @@ fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Asse
         lost_power,
         refused_dir: &refused_dir,
     };
+    let (calls_to_start, started) = mpsc::unbounded_channel();
     let mut core = recovered(left, first_container, welcome.as_deref())?;
     core.settings = settings(plan, owner);
     let (through, metrics) = (PassthroughState::new(maps), Metrics::default());
@@ -284,6 +292,8 @@ fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Asse
         calls: AtomicU64::new(1),
         space: super::space::Space::default(),
         kept: super::basis::Kept::default(),
+        time: Notify::new(),
+        calls_to_start,
         quit: Notify::new(),
         to_upload: Notify::new(),
         short_of_room: Notify::new(),
@@ -294,7 +304,7 @@ fn assemble(plan: &MountPlan, url: String, session: MountSession) -> Result<Asse
         kernel: cache,
         through,
     };
-    Ok(Assembled { mount: Arc::new(mount), kernel, breaks, at_hello, first_container })
+    Ok(Assembled { mount: Arc::new(mount), kernel, breaks, started, at_hello, first_container })
 }
 
 fn settings(plan: &MountPlan, owner: Owner) -> Settings {
@@ -365,8 +375,7 @@ async fn serve(
         tokio::spawn(Arc::clone(mount).tick()),
         tokio::spawn(Arc::clone(mount).watch_room()),
         tokio::spawn(Arc::clone(mount).keep_bounds()),
-        tokio::spawn(Arc::clone(mount).keep_lease()),
-        tokio::spawn(Arc::clone(mount).keep_removed()),
+        tokio::spawn(Arc::clone(mount).keep_time()),
         tokio::spawn(Arc::clone(mount).keep_numbers()),
         tokio::spawn(Arc::clone(mount).keep_limits()),
         tokio::spawn(Arc::clone(mount).merge_what_was_made_twice()),

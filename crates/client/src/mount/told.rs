@@ -5,10 +5,11 @@
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::Duration;
 
-use segue_core::nouns::{ClientId, Ino, InoGrant, Version};
+use segue_core::host::call::{Call, Ended};
+use segue_core::nouns::{Class, ClientId, Ino, InoGrant, Version};
 use segue_core::refusal::Refusal;
 use segue_core::wire::Welcome;
-use segue_rpc::Peer;
+use segue_rpc::{Peer, Rpc};
 
 use super::{Mount, Shared, lock};
 use crate::clock::slept;
@@ -105,23 +106,16 @@ impl Mount {
     /// session is `over` and some of them would count still.
     async fn take_back_told(&self, over: bool) {
         let _one = self.kernel.told.taking_back.lock().await;
-        let has_slept = self.has_slept();
-        let (inodes, names, all) = {
-            let mut core = self.core();
-            let counts = has_slept || over && core.tree.may_be_told(self.now());
-            if !counts {
-                return;
-            }
-            let (inodes, names) = core.tree.take_told();
-            (inodes, names, core.tree.take_dropped())
+        let ended = match (self.has_slept(), over) {
+            (true, _) => Ended::Slept,
+            (false, true) => Ended::Session,
+            (false, false) => return,
         };
-        tracing::debug!(
-            has_slept,
-            over,
-            names = names.len(),
-            "the kernel forgets what it was told"
-        );
-        self.kernel.take_back(&inodes, names, all).await;
+        tracing::debug!("what the kernel was told is taken back: {ended:?}");
+        if let Err(refusal) = self.call_asking(&Rpc::new(Class::Fetch), Call::TakeBack(ended)).await
+        {
+            tracing::error!("the kernel may use what it was told for a while: {refusal}");
+        }
     }
 
     /// Takes back what the kernel was told before a sleep.

@@ -21,7 +21,7 @@ use crate::host::call::{Answer, Call, Kept};
 use crate::host::log::{Entry, Lane, Logged, Payload};
 use crate::nouns::{ContainerId, Dentry, Ino, Name, Outcome, Record, Time, Timestamp, Version};
 use crate::refusal::Refusal;
-use crate::wire::{Compare, History, Looked, Node, Page};
+use crate::wire::{Compare, History, Looked, Node, Page, Resume, Resumed};
 
 /// Number of a call, which the shell chooses. No two calls that are not answered have the same.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -59,6 +59,8 @@ pub enum Event {
         /// What it asks for.
         call: Call,
     },
+    /// Time has passed: a [deadline](crate::host::Host::next_deadline) has come.
+    Time,
     /// The program waits no longer for the answer to a call. Only a call that asks can be ended.
     Cancel(CallId),
     /// The action that a call waited for has ended.
@@ -89,6 +91,15 @@ pub enum Done {
     Delivered(Box<Delivered>),
     /// The server takes no chunks: a quota or its disk is full.
     NoChunks(Refusal),
+    /// The session was told of all changes up to this commit.
+    Renewed {
+        /// Which one.
+        session: u64,
+        /// The last change of which it was told.
+        commit: u64,
+    },
+    /// The promises that go on.
+    Resumed(Resumed),
     /// The bytes are preserved; their checksums, by blocks of the file.
     Preserved(Vec<u32>),
 }
@@ -125,7 +136,7 @@ pub enum Action {
     Number(CallId),
     /// The server has other data of files than this host. Log the writes of memory maps, then call
     /// [`Host::follow_moved`](crate::host::Host::follow_moved).
-    Follow(CallId),
+    FollowMoved(CallId),
     /// Fetch bytes of a file into its container ([`Host::to_fill`](crate::host::Host::to_fill)).
     Fetch(CallId, Gap),
     /// Give the caller the bytes of a file in this state: those of its container, and those that
@@ -175,8 +186,16 @@ pub enum Action {
     /// Send a batch to the server: [`Done::Delivered`] or [`Done::NoChunks`]. Before its message
     /// goes, call [`Host::mark_sending`](crate::host::Host::mark_sending).
     Deliver(CallId, Deliver),
-    /// Unlock the log for a moment: other calls wait for it.
-    Yield(CallId),
+    /// Wait so long, with an unlocked log. No time at all lets calls in that wait for the log.
+    Pause(CallId, Duration),
+    /// Have the kernel forget what it was told. The action ends when it uses nothing of that.
+    TakeBack(CallId, Box<TakenBack>),
+    /// Ask the server over the new connection which promises go on: [`Done::Resumed`].
+    Resume(CallId, Box<Resume>),
+    /// Ask the server up to where it has told this session of changes: [`Done::Renewed`].
+    Renew(CallId),
+    /// Begin a call of its own.
+    Start(Call),
     /// The numbers of these inodes are about to be released. Have the kernel write back and drop
     /// their pages.
     Release(CallId, Vec<Ino>),
@@ -186,6 +205,20 @@ pub enum Action {
     Wake(Task),
     /// Answer a call.
     Reply(CallId, Result<Answer, Refusal>),
+}
+
+/// What the kernel may not use any more of what it was told.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct TakenBack {
+    /// Attributes of these.
+    pub inodes: Vec<Ino>,
+    /// These names.
+    pub names: Vec<Dentry>,
+    /// Names of directories. A process that works there may have to know where it is: the kernel
+    /// looks them up again within their lifetime, if it cannot forget them otherwise.
+    pub places: Vec<Dentry>,
+    /// Names that are not known here any more are to be forgotten, too.
+    pub all_names: bool,
 }
 
 /// A batch for the server.
@@ -314,6 +347,8 @@ pub enum Fact {
 pub enum Task {
     /// Sends batches of changes.
     Drain,
+    /// Tells the host of time: [its deadline](crate::host::Host::next_deadline) may be earlier.
+    Time,
     /// Uploads large data before their turn.
     Upload,
     /// Waits until changes are settled or go nowhere.

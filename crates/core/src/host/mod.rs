@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use self::action::{Action, CallId};
 use self::cache::{Scrap, Storms};
-use self::call::{FreeSpace, Handles, Owner, Room, Running};
+use self::call::{FreeSpace, Handles, Keeping, Owner, Room, Running};
 use self::log::{Bound, Pending};
 use self::send::{BATCH_MAX, BatchSizes, ServerDisk, Unsealed, UploadAhead, Waiters};
 use crate::host::cache::{FileData, FileNote, Tree};
@@ -68,6 +68,7 @@ pub struct Host {
     pending: Pending,
     space: FreeSpace,
     storms: Storms,
+    keeping: Keeping,
     /// Duplicates that the server has compared, and that are different.
     different: BTreeMap<Ino, Compare>,
     /// Calls that are not answered.
@@ -198,6 +199,7 @@ impl Host {
             pending: Pending::default(),
             space: FreeSpace::default(),
             storms: Storms::default(),
+            keeping: Keeping::default(),
             different: BTreeMap::new(),
             calls: BTreeMap::new(),
             actions: VecDeque::new(),

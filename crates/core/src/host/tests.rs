@@ -22,6 +22,7 @@ mod opens;
 mod outcomes;
 mod passthrough;
 mod places;
+mod promises;
 mod recover;
 mod recoveries;
 mod sends;

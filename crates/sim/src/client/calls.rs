@@ -1,9 +1,8 @@
 //! Calls to the server, and the application threads that wait for them.
 
-use segue_core::host::action::Event;
+use segue_core::host::action::{CallId, Event};
 use segue_core::host::log::Lane;
 use segue_core::nouns::{Caller, Ino, Time};
-use segue_core::promise::Inodes;
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Hello, Reply, Request};
 
@@ -23,8 +22,8 @@ const TRIES: u32 = 24;
 pub(crate) enum Purpose {
     /// A new connection.
     Hello(Hello),
-    /// That what was promised before counts over it; else it begins with that commit.
-    Resume(Inodes, u64),
+    /// That what was promised before counts over it.
+    Resume(CallId),
     /// A batch, or what is fetched for it.
     Drain(Request, Sent),
     /// An application's thread.
@@ -36,7 +35,9 @@ pub(crate) enum Purpose {
     /// Data for which nobody waits.
     Ahead(Request),
     /// That the server keeps its promises.
-    Renew,
+    Renew(CallId),
+    /// What a call of the host asks that no thread waits for.
+    Chore(Asking),
     /// That others have heard of what is committed.
     Visible,
 }
@@ -100,6 +101,11 @@ impl Mount {
         for purpose in std::mem::take(&mut self.calls).into_values() {
             match &purpose {
                 Purpose::Merge(asking) => self.stop_merging(asking),
+                Purpose::Chore(Asking { call, .. })
+                | Purpose::Renew(call)
+                | Purpose::Resume(call) => {
+                    self.core.handle(Event::Cancel(*call), self.moment());
+                }
                 Purpose::Drain(_, sent) => {
                     self.core.handle(Event::Cancel(sent.call), self.moment());
                 }
@@ -128,8 +134,8 @@ impl Mount {
                 self.greeted(&hello, reply)?;
                 None
             }
-            Purpose::Resume(held, commit) => {
-                self.resumed(&held, commit, reply);
+            Purpose::Resume(call) => {
+                self.resumed(call, reply)?;
                 None
             }
             Purpose::Drain(request, sent) => {
@@ -156,13 +162,16 @@ impl Mount {
                 self.take_data(&request, (reply, body), asked);
                 None
             }
-            Purpose::Renew => {
-                if let Reply::Renewed(renewed) = reply {
-                    self.renewed(renewed.commit, asked);
-                }
+            Purpose::Renew(call) => {
+                self.renewed(call, &reply)?;
+                None
+            }
+            Purpose::Chore(asking) => {
+                self.chore_answered(&asking, (reply, body), asked)?;
                 None
             }
         };
+        self.start_chores()?;
         self.send()?;
         Ok(goes_on)
     }
@@ -200,7 +209,7 @@ impl Mount {
                 self.threads[thread].answered = Some(Ok(answered));
             }
             // The name is looked up again.
-            Ran::Answered(Err(Refusal::Stale)) | Ran::Later | Ran::Delivers(_) => {}
+            Ran::Answered(Err(Refusal::Stale)) | Ran::Later | Ran::Delivers(_) | Ran::Keeps(_) => {}
             Ran::Answered(Err(_)) if !matches!(asking.request, Request::Getattr(_)) => {
                 self.threads[thread].tries = TRIES;
             }

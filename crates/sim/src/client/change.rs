@@ -27,7 +27,7 @@ impl Mount {
                 let call = Call::Name(call, self.caller.clone());
                 Ok(match self.start_call(call)? {
                     Ran::Waits(asking) => Err(Stop::Ask(asking)),
-                    Ran::Later | Ran::Delivers(_) => Err(Stop::Later),
+                    Ran::Later | Ran::Delivers(_) | Ran::Keeps(_) => Err(Stop::Later),
                     Ran::Hears(hearing) => Ok(self.named_for_now(thread, *hearing)),
                     Ran::Answered(answer) => self.named(thread, answer).map_err(Stop::from),
                 })
@@ -141,9 +141,11 @@ impl Mount {
         }
         let open = OpenCall { ino, writable, truncates: false, is_second };
         match self.start_call(Call::Open(open)).map_err(Stop::Broken)? {
-            Ran::Answered(Err(Refusal::Stale)) | Ran::Later | Ran::Hears(_) | Ran::Delivers(_) => {
-                Err(Stop::Later)
-            }
+            Ran::Answered(Err(Refusal::Stale))
+            | Ran::Later
+            | Ran::Hears(_)
+            | Ran::Delivers(_)
+            | Ran::Keeps(_) => Err(Stop::Later),
             Ran::Answered(answer) => Ok(answer.map(drop)?),
             Ran::Waits(asking) => Err(Stop::Ask(asking)),
         }

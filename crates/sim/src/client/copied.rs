@@ -134,8 +134,7 @@ impl Mount {
         (self.copied.is_welcome, self.copied.is_greeted) = (true, true);
         self.kept.grants = welcome.grants;
         self.said_hello = true;
-        self.resume(welcome.commit);
-        Ok(())
+        self.resume(welcome.commit)
     }
 
     /// Forgets notes of versions that the server has forgotten.

@@ -136,7 +136,9 @@ impl Mount {
             match self.start_call(Call::Fetch(fetch)).map_err(Stop::Broken)? {
                 Ran::Answered(answer) => drop(answer?),
                 Ran::Waits(asking) => return Err(Stop::Ask(asking)),
-                Ran::Later | Ran::Hears(_) | Ran::Delivers(_) => return Err(Stop::Later),
+                Ran::Later | Ran::Hears(_) | Ran::Delivers(_) | Ran::Keeps(_) => {
+                    return Err(Stop::Later);
+                }
             }
         }
         let size = self.getattr(ino)?.size;

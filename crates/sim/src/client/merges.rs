@@ -81,7 +81,7 @@ impl Mount {
                 self.merging.hearing = Some(*hearing);
                 return Ok(());
             }
-            Ran::Later | Ran::Delivers(_) => {
+            Ran::Later | Ran::Delivers(_) | Ran::Keeps(_) => {
                 return Err(Violation("a merge that waits for data".into()));
             }
             Ran::Answered(answer) => {

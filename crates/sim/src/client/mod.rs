@@ -7,6 +7,7 @@
 
 mod calls;
 mod change;
+mod chores;
 mod chunks;
 mod copied;
 mod data;
@@ -37,6 +38,7 @@ use crate::plan::Bug;
 use crate::server::Server;
 use crate::work::{Answered, Op};
 pub(crate) use calls::{Ended, Purpose};
+use chores::Chores;
 use chunks::Chunks;
 use merges::Merging;
 use outcomes::Hearing;
@@ -124,6 +126,7 @@ pub(crate) struct Mount {
     pub(crate) has_limits: bool,
     wants_room: bool,
     pub(crate) merging: Merging,
+    chores: Chores,
     /// Changes of containers.
     edits: u64,
     /// Calls of the operation under way that wait for outcomes.
@@ -228,6 +231,7 @@ impl Mount {
             heard: Vec::new(),
             edits: 0,
             merging: Merging::default(),
+            chores: Chores::default(),
             has_limits: false,
             wants_room: true,
             outbox: Vec::new(),
@@ -330,7 +334,7 @@ impl Mount {
             self.seal_early(ino)?;
         }
         self.core.shrink(self.now);
-        self.renew_lease();
+        self.time_comes()?;
         self.sync_disk();
         self.note();
         self.sweep();
@@ -372,7 +376,11 @@ impl Mount {
                 let answer = server.answer(self.id, &asking.request, &[])?;
                 match self.tell(asking.call, answer, &asking.request, self.now)? {
                     Ran::Answered(Err(refusal)) => return Ok(Err(refusal)),
-                    Ran::Answered(Ok(_)) | Ran::Later | Ran::Hears(_) | Ran::Delivers(_) => break,
+                    Ran::Answered(Ok(_))
+                    | Ran::Later
+                    | Ran::Hears(_)
+                    | Ran::Delivers(_)
+                    | Ran::Keeps(_) => break,
                     Ran::Waits(next) => asking = next,
                 }
             }

@@ -3,12 +3,14 @@
 
 use std::collections::BTreeMap;
 
+use segue_core::host::action::Done;
 use segue_core::host::cache::Promised;
+use segue_core::host::call::{Call, Ended};
 use segue_core::nouns::{Ino, Time};
-use segue_core::promise::Inodes;
-use segue_core::wire::{Reply, Request};
+use segue_core::wire::Reply;
 
-use super::{Mount, Purpose};
+use super::Mount;
+use crate::Violation;
 use crate::plan::Bug;
 
 /// A simulated client's session, if the server promises anything.
@@ -31,6 +33,11 @@ impl SimSession {
     /// number of one of an earlier process, of which messages may be under way.
     pub(super) fn start(next_call: u64) -> SimSession {
         SimSession { connection: next_call, ..SimSession::default() }
+    }
+
+    /// It was told of all that was promised to it, up to `commit`.
+    pub(super) fn renewed(&self, commit: u64) -> Done {
+        Done::Renewed { session: self.number, commit }
     }
 }
 
@@ -61,43 +68,11 @@ impl Mount {
         }
     }
 
-    /// The server has let this host in over a connection that begins with `commit`: what was
-    /// promised over the last one may count still.
-    pub(super) fn resume(&mut self, commit: u64) {
-        match self.core.tree.to_resume(1) {
-            Some(resume) => {
-                let held = resume.held.clone();
-                self.call(Request::Resume(resume), Purpose::Resume(held, commit));
-            }
-            None => {
-                self.core.tree.begin_connection(1, commit);
-                self.welcomed();
-            }
-        }
-    }
-
-    pub(super) fn resumed(&mut self, held: &Inodes, commit: u64, reply: Reply) {
-        match reply {
-            Reply::Resumed(Some(mut resumed)) => {
-                if self.bug == Some(Bug::ClientResumesAll) {
-                    resumed.changed = Inodes::default();
-                }
-                self.core.tree.resume(held, &resumed, self.now);
-            }
-            _ => self.core.tree.begin_connection(1, commit),
-        }
-        self.welcomed();
-    }
-
-    fn welcomed(&mut self) {
+    /// The connection is there.
+    pub(super) fn welcomed(&mut self) {
         self.is_offline = false;
         self.session.number += 1;
         self.follow();
-    }
-
-    /// The server has told this session of all that was promised to it, up to `commit`.
-    pub(super) fn renewed(&mut self, commit: u64, asked: Time) {
-        self.core.tree.heard_through(self.session.number, commit, asked);
     }
 
     pub(super) fn forget_calls(&mut self) {
@@ -119,15 +94,8 @@ impl Mount {
     }
 
     /// These have changed on the server.
-    pub(crate) fn broken(&mut self, inodes: &[Ino]) {
-        inodes.iter().for_each(|ino| self.core.tree.broken(*ino, self.now));
-    }
-
-    /// Has the server keep its promises.
-    pub(super) fn renew_lease(&mut self) {
-        self.core.tree.forget_breaks(self.now);
-        if self.core.tree.wants_lease(self.now) && !self.is_offline {
-            self.call(Request::Renew(()), Purpose::Renew);
-        }
+    pub(crate) fn broken(&mut self, inodes: Vec<Ino>) -> Result<(), Violation> {
+        self.start_chore(Call::TakeBack(Ended::Broken(inodes)))?;
+        self.start_chores()
     }
 }

@@ -1,6 +1,7 @@
 //! The shell of the host: carries out its actions on the simulated disk.
 
 use std::ops::Range;
+use std::time::Duration;
 
 use segue_core::host::action::{
     Action, Ask, CallId, Change, Deliver, Done, Edit, Event, Fact, Gap, Load, Now, Patience,
@@ -11,7 +12,7 @@ use segue_core::host::call::{Answer, Call, KeptAs, Look, Seen};
 use segue_core::host::log::{Entry, Instead, Replaced};
 use segue_core::nouns::{Attr, ContainerId, Dentry, Ino, Name, Time};
 use segue_core::refusal::Refusal;
-use segue_core::wire::{Fetch, Lookup, Readdir, Reply, Request};
+use segue_core::wire::{Fetch, Lookup, Readdir, Reply, Request, Resume};
 
 use super::outcomes::Hearing;
 use super::{Mount, RAISED_EVERY, Stop, Tried};
@@ -40,8 +41,21 @@ pub(super) enum Ran {
     Delivers(Box<Deliver>),
     /// Its change is logged, and it waits for the outcome.
     Hears(Box<Hearing>),
+    /// It waits for the keeping of promises.
+    Keeps(Keep),
     /// It waits for what is on its way, and was ended.
     Later,
+}
+
+/// What keeps promises, or waits to.
+#[derive(Debug)]
+pub(super) enum Keep {
+    /// The server says which go on over a new connection.
+    Resume(Box<Resume>),
+    /// The server is asked for its lease.
+    Renew,
+    /// The call goes on after so long.
+    Pause(Duration),
 }
 
 /// How an action ended.
@@ -116,7 +130,7 @@ impl Mount {
         match self.start_call(Call::Look(look)) {
             Ok(Ran::Answered(answer)) => Ok(*answer?.seen.ok_or(Refusal::Io)?),
             Ok(Ran::Waits(asking)) => Err(Stop::Ask(asking)),
-            Ok(Ran::Later | Ran::Hears(_) | Ran::Delivers(_)) => Err(Stop::Later),
+            Ok(_) => Err(Stop::Later),
             Err(violation) => Err(Stop::Broken(violation)),
         }
     }
@@ -155,7 +169,7 @@ impl Mount {
             while let Some(action) = self.core.poll_action() {
                 match action {
                     Action::Reply(_, result) => answer = Some(result),
-                    Action::Query(..) | Action::Fetch(..) if self.is_offline => {
+                    Action::Query(..) | Action::Fetch(..) | Action::Renew(_) if self.is_offline => {
                         done = Some(Err(Refusal::Unreachable.into()));
                     }
                     Action::Fetch(_, gap) => {
@@ -171,6 +185,11 @@ impl Mount {
                     Action::Await(..) => {
                         self.core.handle(Event::Cancel(id), self.moment());
                         return Ok(Ran::Later);
+                    }
+                    Action::Resume(_, resume) => return Ok(Ran::Keeps(Keep::Resume(resume))),
+                    Action::Renew(_) => return Ok(Ran::Keeps(Keep::Renew)),
+                    Action::Pause(_, time) if !time.is_zero() => {
+                        return Ok(Ran::Keeps(Keep::Pause(time)));
                     }
                     Action::Deliver(_, batch) => return Ok(Ran::Delivers(Box::new(batch))),
                     Action::Query(_, query) => {
@@ -217,7 +236,11 @@ impl Mount {
     }
 
     /// Carries out an action. Returns how it ended, if a call waits for that.
-    fn carry_out(&mut self, action: Action, bytes: &[u8]) -> Result<Option<Ended>, Violation> {
+    pub(super) fn carry_out(
+        &mut self,
+        action: Action,
+        bytes: &[u8],
+    ) -> Result<Option<Ended>, Violation> {
         Ok(Some(match action {
             Action::Reserve(_, first) => Ok(Done::Reserved(self.kept.reserve_seqs(first))),
             Action::Load(_, Load::FreeSpace) => Ok(Done::Free(u64::MAX)),
@@ -232,12 +255,16 @@ impl Mount {
                 }
                 Ok(Done::Carried)
             }
-            Action::Release(..) | Action::Yield(_) => Ok(Done::Carried),
-            Action::Follow(_) => {
+            Action::FollowMoved(_) => {
                 self.core.follow_moved();
                 Ok(Done::Carried)
             }
-            Action::Evict(_) | Action::Hold(..) => Ok(Done::Carried),
+            // The rest is of the kernel, of a disk with room, and of time.
+            Action::Evict(_)
+            | Action::Hold(..)
+            | Action::Release(..)
+            | Action::Pause(..)
+            | Action::TakeBack(..) => Ok(Done::Carried),
             Action::Preserve(_, part) => self.keep_preserved(&part),
             Action::Append(_, entry) => self.append_entry(*entry)?,
             Action::AppendAll(_, entries) => self.append_settled(entries)?,
@@ -257,32 +284,21 @@ impl Mount {
                 self.forget_notes(&lost);
                 Ok(Done::Carried)
             }
-            Action::Remove(scrap) => {
-                self.remove(scrap);
+            action => {
+                self.note_action(action);
                 return Ok(None);
             }
-            Action::Wake(Task::Quotas) => {
-                self.wants_room = true;
-                return Ok(None);
-            }
-            Action::Wake(_)
-            | Action::KeepHeld(_)
-            | Action::ForgetName(_)
-            | Action::ForgetPlace(_)
-            | Action::Leave(_)
-            | Action::Renumber(_)
-            | Action::Reply(..)
-            | Action::Query(..)
-            | Action::Fetch(..)
-            | Action::Pass(..)
-            | Action::Deliver(..)
-            | Action::Await(..)
-            | Action::Made(_)
-            | Action::KeepBasis(..)
-            | Action::BasisEmptied(..)
-            | Action::ForgetData(_)
-            | Action::ForgetAttributes(_) => return Ok(None),
         }))
+    }
+
+    /// Carries out an action that no call waits for. The rest is the kernel's, or taken before.
+    fn note_action(&mut self, action: Action) {
+        match action {
+            Action::Remove(scrap) => self.remove(scrap),
+            Action::Start(call) => self.chores.to_start.push(call),
+            Action::Wake(Task::Quotas) => self.wants_room = true,
+            _ => {}
+        }
     }
 
     pub(super) fn remove(&mut self, scrap: Scrap) {

@@ -66,10 +66,7 @@ impl World {
         self.say(&format!("client {client} hears that {inodes:?} changed"));
         if self.server.is_session(to.client, to.session, self.now) {
             self.summary.breaks += 1;
-            self.with(client, |mount| {
-                mount.broken(&inodes);
-                Ok(())
-            })?;
+            self.with(client, |mount| mount.broken(inodes.clone()))?;
             match self.travel(client, Way::Up, 0) {
                 Some(delay) => self.after(delay, Event::Heard(to)),
                 None => self.after(RECONNECT, Event::Tell((to, inodes))),

@@ -233,11 +233,16 @@ impl Tree {
         holds && !self.session.has_changed(ino, checked)
     }
 
-    /// True if it is to be asked how far this session was told, so that the server keeps what it
-    /// has promised, and the next session begins not far back.
-    pub fn wants_lease(&self, now: Time) -> bool {
+    /// When it is to be asked how far this session was told, so that the server keeps what it has
+    /// promised, and the next session begins not far back. `None`: nothing is promised.
+    pub fn renewal(&self) -> Option<Time> {
         let since = self.session.answered.min(self.session.renewed);
-        self.session.is_used && now.since(since) >= RENEW
+        self.session.is_used.then_some(Time(since.0 + RENEW))
+    }
+
+    /// True if that is due.
+    pub fn wants_lease(&self, now: Time) -> bool {
+        self.renewal().is_some_and(|at| at <= now)
     }
 
     /// Of how many inodes the server surely tells.

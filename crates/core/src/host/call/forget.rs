@@ -31,7 +31,7 @@ impl Host {
         call: &mut Running,
     ) -> Result<Next, Refusal> {
         let Call::Forget(history) = &call.call else { return Err(Refusal::Invalid) };
-        if call.so_far.has_forgotten {
+        if call.so_far.is_carried {
             return Ok(Next::Reply(Answer::default()));
         }
         self.act(Action::Append(id, Box::new(Entry::Forgot(history.clone()))));
@@ -53,7 +53,7 @@ impl Host {
             Forgetting::InIndex => {
                 let lost = self.forget_lost(history);
                 lost.into_iter().for_each(|ino| self.act(Action::ForgetData(ino)));
-                call.so_far.has_forgotten = true;
+                call.so_far.is_carried = true;
             }
         }
     }

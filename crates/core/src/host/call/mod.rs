@@ -19,6 +19,7 @@ mod open;
 mod outcome;
 mod owner;
 mod paging;
+mod promises;
 mod room;
 mod run;
 mod seal;
@@ -45,6 +46,8 @@ pub use name::{NameCall, RenameFlag};
 pub use open::OpenCall;
 use open::Opening;
 pub use owner::Owner;
+pub use promises::Ended;
+pub(in crate::host) use promises::Keeping;
 pub use room::{Growth, Quota, Room};
 use send::Sending;
 use settle::Settling;
@@ -58,7 +61,8 @@ use crate::host::cache::Sight;
 use crate::host::conflict::Duplicate;
 use crate::host::log::{Entry, Lane};
 use crate::host::send::{Claim, WaiterId};
-use crate::nouns::{Caller, ContainerId, Ino, Outcome, Record, Version};
+use crate::nouns::{Caller, ContainerId, Ino, Outcome, Record, Time, Version};
+use crate::promise::Inodes;
 use crate::refusal::Refusal;
 use crate::wire::History;
 
@@ -120,6 +124,24 @@ pub enum Call {
     /// The server was put back from a copy and has these versions: names, attributes and data of
     /// others are asked for again. Nothing may be noted in the index meanwhile.
     Forget(History),
+    /// Promises of the server have ended. The call is over when nobody uses what was promised.
+    TakeBack(Ended),
+    /// A file that is open here has changed: what it is now is asked for until that is promised.
+    Follow(Ino),
+    /// There is another connection, which begins with `commit` of `epoch`. What was promised over
+    /// the last one is to count over it.
+    Resume {
+        /// Of the volume.
+        epoch: u32,
+        /// The number of its last change.
+        commit: u64,
+    },
+    /// The server is to keep its promises. The host [starts](crate::host::action::Action::Start)
+    /// this call itself, and the next one.
+    Renew,
+    /// The server is to keep these files, which other hosts removed, for as long as they are open
+    /// here.
+    KeepRemoved(Vec<Ino>),
     /// A copy of all data of one file to an empty one, by the server. It waits for the outcome.
     Clone {
         /// The one.
@@ -139,6 +161,36 @@ pub enum Call {
         /// The container.
         container: ContainerId,
     },
+}
+
+impl Call {
+    /// True if it changes files, as a host that only reads may not.
+    fn changes_files(&self) -> bool {
+        matches!(
+            self,
+            Call::Edit(_)
+                | Call::Change { .. }
+                | Call::Name(..)
+                | Call::Merge(_)
+                | Call::Clone { .. }
+                | Call::Mapped { .. }
+        )
+    }
+
+    /// True if it may append to the update log.
+    pub fn may_append(&self) -> bool {
+        !matches!(
+            self,
+            Call::Look(_)
+                | Call::Fetch(_)
+                | Call::Open(_)
+                | Call::TakeBack(_)
+                | Call::Follow(_)
+                | Call::Resume { .. }
+                | Call::Renew
+                | Call::KeepRemoved(_)
+        )
+    }
 }
 
 /// A change of data.
@@ -276,7 +328,8 @@ struct SoFar {
     times: Vec<Record>,
     /// Why a part of it failed.
     inner_failed: Option<Refusal>,
-    has_forgotten: bool,
+    /// The action that it is for was carried out.
+    is_carried: bool,
     settling: Settling,
     sending: Sending,
     merging: Merging,
@@ -302,7 +355,11 @@ enum Step {
     SyncDisk,
     Deliver,
     Release,
-    Yield,
+    Pause,
+    TakeBack,
+    Resume(Inodes),
+    /// When it was asked for.
+    Renew(Time),
     Preserve(Preserve),
     Append(Box<Entry>, Sealing),
     Write(Box<Edit>),

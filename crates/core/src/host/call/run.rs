@@ -16,24 +16,12 @@ impl Host {
         match event {
             Event::Call { id, call } => {
                 assert!(!self.calls.contains_key(&id), "the number of a call is used once");
-                let is_refused = !matches!(
-                    call,
-                    Call::Look(_)
-                        | Call::Fetch(_)
-                        | Call::Open(_)
-                        | Call::Settle(_)
-                        | Call::Forget(_)
-                        | Call::Committed(_)
-                        | Call::Send(_)
-                        | Call::SendLast
-                        | Call::Seal { .. }
-                        | Call::SealAtClose { .. }
-                );
-                if is_refused && self.settings.is_read_only {
+                if call.changes_files() && self.settings.is_read_only {
                     return self.reply(id, Err(Refusal::ReadOnly));
                 }
                 self.go_on(id, Running::new(call), now);
             }
+            Event::Time => self.time_came(now),
             Event::Cancel(id) => {
                 if let Some(running) = self.calls.remove(&id) {
                     self.end_call(&running);
@@ -88,6 +76,9 @@ impl Host {
         self.stop_hearing(&call.so_far);
         self.stop_merging(&call.so_far.merging);
         self.end_sending(&call.so_far.sending);
+        if call.call == Call::Renew {
+            self.end_renewing();
+        }
         if let Some(Step::Fetch(gap)) = &call.step {
             self.fetch_ended(gap.ino, gap.range.clone());
             self.wake(Task::Fetched);
@@ -112,6 +103,14 @@ impl Host {
             Call::Merge(_) => self.attempt_merge(id, call, now),
             Call::Committed(_) => self.attempt_committed(id, call),
             Call::Forget(_) => self.attempt_forget(id, call),
+            Call::TakeBack(_) => Ok(self.attempt_take_back(id, call, now)),
+            Call::Follow(ino) => {
+                let ino = *ino;
+                self.attempt_follow(id, call, ino, now)
+            }
+            Call::Resume { .. } => Ok(self.attempt_resume(id, call)),
+            Call::Renew => Ok(self.attempt_renew(id, call, now)),
+            Call::KeepRemoved(_) => self.attempt_keep_removed(id, call, now),
             Call::Clone { .. } => self.attempt_clone(id, call, now),
             Call::Mapped { ino, container } => {
                 let place = (*ino, *container);
@@ -193,7 +192,7 @@ impl Host {
         self.actions.push_back(action);
     }
 
-    pub(super) fn wake(&mut self, task: Task) {
+    pub(in crate::host) fn wake(&mut self, task: Task) {
         self.progress += u64::from(task == Task::Settled);
         self.act(Action::Wake(task));
     }
@@ -248,7 +247,7 @@ impl Host {
                 self.answered(call, told, now);
                 if self.tree.has_moved() {
                     call.step = Some(Step::Follow);
-                    self.act(Action::Follow(id));
+                    self.act(Action::FollowMoved(id));
                 }
             }
             (Step::Number, Ok(Done::Number(ino))) => call.so_far.facts.number = Some(ino),
@@ -257,7 +256,19 @@ impl Host {
             (Step::SyncDisk, done) => Host::synced_to_send(call, done),
             (Step::Deliver, done) => self.delivered(call, done, now),
             // Pages that the kernel still has are refused after the release.
-            (Step::Release | Step::Yield, _) => {}
+            (Step::Release | Step::Pause, _) => {}
+            (Step::TakeBack, Ok(Done::Carried)) => call.so_far.is_carried = true,
+            (Step::Renew(asked), Ok(Done::Renewed { session, commit })) => {
+                self.tree.heard_through(session, commit, asked);
+                call.so_far.is_carried = true;
+            }
+            (Step::Resume(held), done) => {
+                let resumed = match done {
+                    Ok(Done::Resumed(resumed)) => Some(resumed),
+                    _ => None,
+                };
+                self.resumed(call, &held, resumed, now);
+            }
             (Step::Forget(by), Ok(Done::Carried)) => self.forgotten(id, call, by),
             (Step::Fetch(gap), done) => self.fetched(call, gap, done.map(drop))?,
             (Step::Pass(sight), done) => Host::passed(call, sight, done.map(drop))?,

@@ -11,6 +11,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::{Answer, Call, Look, Next, Running, Settle, Step};
 use crate::host::Host;
@@ -229,8 +230,8 @@ impl Host {
             return Ok(call.inner.is_some());
         }
         if std::mem::take(&mut sending.lets_in) {
-            call.step = Some(Step::Yield);
-            self.act(Action::Yield(id));
+            call.step = Some(Step::Pause);
+            self.act(Action::Pause(id, Duration::ZERO));
             return Ok(true);
         }
         let many = outcomes.left.len().min(SETTLE_MAX);

@@ -3,6 +3,7 @@
 use std::ops::Range;
 
 use crate::host::Host;
+use crate::host::action::Task;
 use crate::host::cache::FileData;
 use crate::host::call::Growth;
 use crate::host::log::{Change, Entry, WritePlace};
@@ -38,6 +39,7 @@ impl Host {
                 self.queue.push(logged, now, |ino| tree.may_be_directory(ino));
                 if let Some(every) = company {
                     self.queue.hold(seq, now, every);
+                    self.wake(Task::Time);
                 }
             }
             Entry::Written { place, offset, data } => {

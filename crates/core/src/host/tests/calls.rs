@@ -92,7 +92,7 @@ impl Shell {
                         self.sent.push(deliver.batch.len());
                         done = Some(takes(&deliver));
                     }
-                    Action::Yield(_) => {
+                    Action::Pause(..) => {
                         self.sent.push(0);
                         done = Some(Ok(Done::Carried));
                     }
@@ -194,7 +194,7 @@ impl Shell {
                 return Some(self.told(&query.ask).map(told).map_err(Undone::from));
             }
             Action::Number(_) => return Some(Ok(Done::Number(self.number()))),
-            Action::Follow(_) => return Some(Ok(Done::Carried)),
+            Action::FollowMoved(_) => return Some(Ok(Done::Carried)),
             Action::Load(_, load) if load != Load::FreeSpace => {
                 return Some(Ok(Done::Noted(Noted::default())));
             }

@@ -150,7 +150,7 @@ fn of_a_version_that_the_server_has_no_more_the_next_is_asked_for() {
     let fact = Fact::Attr(Node { attr, target: None });
     let told = Told { fact, promised: None, asked: NOW.time };
     let moved = go_on(&mut host, 1, Ok(Done::Told(Box::new(told))), NOW);
-    assert_eq!(moved, Action::Follow(CallId(1)));
+    assert_eq!(moved, Action::FollowMoved(CallId(1)));
     host.follow_moved();
     let again = go_on(&mut host, 1, Ok(Done::Carried), NOW);
     let expected = Gap { ino: Ino(7), version: version(4), range: 0..40 };

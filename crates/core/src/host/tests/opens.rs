@@ -51,7 +51,7 @@ fn told(host: &mut Host, attr: Attr) -> Action {
     let fact = Fact::Attr(Node { attr, target: None });
     let told = Told { fact, promised: None, asked: NOW.time };
     match go_on(host, Ok(Done::Told(Box::new(told)))) {
-        Action::Follow(ID) => {
+        Action::FollowMoved(ID) => {
             host.follow_moved();
             go_on(host, Ok(Done::Carried))
         }

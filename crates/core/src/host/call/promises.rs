@@ -1,0 +1,245 @@
+//! The server's promises: how they are kept, resumed and followed, and what is taken back when they
+//! end [MFS 2.1].
+//!
+//! ```text
+//!   a break, another session, a sleep ─▶ TakeBack: nobody uses what was promised
+//!                                           └▶ Follow: open files are asked for again
+//!   another connection ─▶ Resume: the promises of the last one, but for what changed since
+//!   time ─▶ Renew: the lease          ─▶ KeepRemoved: open files that others removed
+//! ```
+
+use std::time::Duration;
+
+use super::{Answer, Call, Look, Next, Running, Step};
+use crate::host::Host;
+use crate::host::action::{Action, CallId, Now, Reach, TakenBack, Task};
+use crate::nouns::{Dentry, Ino, Time};
+use crate::promise::{Inodes, KEPT_SECONDS};
+use crate::refusal::Refusal;
+use crate::wire::Resumed;
+
+/// A file that changed while it was asked for is asked for again after so long.
+const FOLLOW_EVERY: Duration = Duration::from_millis(100);
+/// A lease that could not be renewed is renewed again after so long.
+const RENEW_AGAIN: Duration = Duration::from_secs(1);
+/// What other hosts removed is asked for so often while it is open here: a third of the time for
+/// which the server keeps it.
+const KEEP_EVERY: Duration = Duration::from_secs(KEPT_SECONDS / 3);
+/// Most of these at a time. The server would keep no more either.
+const KEEP_MAX: usize = 4096;
+
+/// Why promises count no more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Ended {
+    /// The server says that these inodes changed.
+    Broken(Vec<Ino>),
+    /// The session ends: another connection is being made.
+    Session,
+    /// This host slept. The kernel's clock stood still, so it would use for too long what it was
+    /// told.
+    Slept,
+}
+
+/// What is done for promises at its time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(in crate::host) struct Keeping {
+    /// The lease is being renewed.
+    is_renewing: bool,
+    /// It is not renewed before.
+    next_renewal: Time,
+    /// Removed files are asked for then.
+    next_keep: Time,
+}
+
+impl Host {
+    /// The next moment at which there is something to do: give the host [`Event::Time`] then.
+    /// Whatever happens before may bring it forward.
+    ///
+    /// [`Event::Time`]: crate::host::action::Event::Time
+    pub fn next_deadline(&self) -> Time {
+        let released = self.queue.next_release();
+        let renewed = self.tree.renewal().filter(|_| !self.keeping.is_renewing);
+        let renewed = renewed.map(|at| at.max(self.keeping.next_renewal));
+        [released, renewed].into_iter().flatten().fold(self.keeping.next_keep, Time::min)
+    }
+
+    /// Begins what is due.
+    pub(super) fn time_came(&mut self, now: Now) {
+        if self.queue.next_release().is_some_and(|at| at <= now.time) {
+            self.queue.release(now.time);
+            self.wake(Task::Drain);
+            self.wake(Task::Upload);
+        }
+        self.tree.forget_breaks(now.time);
+        let is_reached = now.link == Reach::Online;
+        let is_due = self.tree.wants_lease(now.time) && self.keeping.next_renewal <= now.time;
+        if is_due && !self.keeping.is_renewing {
+            self.keeping.next_renewal = Time(now.time.0 + RENEW_AGAIN);
+            if is_reached {
+                self.keeping.is_renewing = true;
+                self.act(Action::Start(Call::Renew));
+            }
+        }
+        if self.keeping.next_keep <= now.time {
+            self.keeping.next_keep = Time(now.time.0 + KEEP_EVERY);
+            let removed = if is_reached { self.to_keep(KEEP_MAX) } else { Vec::new() };
+            if !removed.is_empty() {
+                self.act(Action::Start(Call::KeepRemoved(removed)));
+            }
+        }
+    }
+
+    pub(super) fn attempt_renew(&mut self, id: CallId, call: &mut Running, now: Now) -> Next {
+        if call.so_far.is_carried {
+            return Next::Reply(Answer::default());
+        }
+        call.step = Some(Step::Renew(now.time));
+        self.act(Action::Renew(id));
+        Next::Step
+    }
+
+    /// The lease is renewed, or could not be.
+    pub(super) fn end_renewing(&mut self) {
+        self.keeping.is_renewing = false;
+    }
+
+    /// Asks for each of these, as long as the server can be reached.
+    pub(super) fn attempt_keep_removed(
+        &mut self,
+        id: CallId,
+        call: &mut Running,
+        now: Now,
+    ) -> Result<Next, Refusal> {
+        let Call::KeepRemoved(removed) = &call.call else { return Err(Refusal::Invalid) };
+        let mut left = removed.clone();
+        // What cannot be asked for now is asked for later.
+        drop(self.go_on_inner(id, call, now));
+        while call.inner.is_none()
+            && now.link == Reach::Online
+            && let Some(ino) = left.pop()
+        {
+            call.call = Call::KeepRemoved(left.clone());
+            drop(self.begin_inner(id, call, Call::Look(Look::AttrAnew(ino)), now));
+        }
+        Ok(match call.inner.is_some() {
+            true => Next::Step,
+            false => Next::Reply(Answer::default()),
+        })
+    }
+
+    /// Has what was promised used by nobody any more.
+    pub(super) fn attempt_take_back(&mut self, id: CallId, call: &mut Running, now: Now) -> Next {
+        let Call::TakeBack(ended) = &call.call else { return Next::Reply(Answer::default()) };
+        if call.so_far.is_carried {
+            if let Ended::Broken(inodes) = ended {
+                let open: Vec<Ino> =
+                    inodes.iter().copied().filter(|ino| self.is_open(*ino)).collect();
+                self.follow(open);
+            }
+            return Next::Reply(Answer::default());
+        }
+        let taken_back = match ended {
+            Ended::Broken(inodes) => self.break_promises(inodes.clone(), now.time),
+            Ended::Session if !self.tree.may_be_told(now.time) => {
+                return Next::Reply(Answer::default());
+            }
+            Ended::Session | Ended::Slept => {
+                let (inodes, names) = self.tree.take_told();
+                let names = names.into_iter().map(|(parent, name)| Dentry { parent, name });
+                let (names, places) = (names.collect(), Vec::new());
+                TakenBack { inodes, names, places, all_names: self.tree.take_dropped() }
+            }
+        };
+        call.step = Some(Step::TakeBack);
+        self.act(Action::TakeBack(id, Box::new(taken_back)));
+        Next::Step
+    }
+
+    fn break_promises(&mut self, inodes: Vec<Ino>, now: Time) -> TakenBack {
+        let (mut names, mut places) = (Vec::new(), Vec::new());
+        for &parent in &inodes {
+            self.tree.broken(parent, now);
+            for name in self.tree.known_names(parent) {
+                let is_directory = self.tree.names_directory(parent, name);
+                let at = Dentry { parent, name: name.clone() };
+                if is_directory { &mut places } else { &mut names }.push(at);
+            }
+        }
+        TakenBack { inodes, names, places, all_names: self.tree.take_dropped() }
+    }
+
+    /// These changed, and somebody has them open, who is to see what they are now.
+    fn follow(&mut self, open: impl IntoIterator<Item = Ino>) {
+        open.into_iter().for_each(|ino| self.act(Action::Start(Call::Follow(ino))));
+    }
+
+    /// Asks what an open file is until that is promised: of a change behind an answer that is not
+    /// promised, nobody would hear.
+    pub(super) fn attempt_follow(
+        &mut self,
+        id: CallId,
+        call: &mut Running,
+        ino: Ino,
+        now: Now,
+    ) -> Result<Next, Refusal> {
+        let was_asked = call.inner.is_some() || call.so_far.inner_failed.is_some();
+        let answer = match was_asked {
+            true => self.go_on_inner(id, call, now)?,
+            false => self.begin_inner(id, call, Call::Look(Look::AttrAnew(ino)), now)?,
+        };
+        if answer.is_none() {
+            return Ok(Next::Step);
+        }
+        // Over the next connection it is asked what changed.
+        if !self.is_to_follow(ino, now.time) || now.link != Reach::Online {
+            return Ok(Next::Reply(Answer::default()));
+        }
+        call.step = Some(Step::Pause);
+        self.act(Action::Pause(id, FOLLOW_EVERY));
+        Ok(Next::Step)
+    }
+
+    /// Has the server promise over a new connection what it promised over the last one, but for
+    /// what changed meanwhile. Otherwise everything is asked for anew.
+    pub(super) fn attempt_resume(&mut self, id: CallId, call: &mut Running) -> Next {
+        let Call::Resume { epoch, commit } = call.call else {
+            return Next::Reply(Answer::default());
+        };
+        if call.so_far.is_carried {
+            return Next::Reply(Answer::default());
+        }
+        match self.tree.to_resume(epoch) {
+            Some(resume) => {
+                call.step = Some(Step::Resume(resume.held.clone()));
+                self.act(Action::Resume(id, Box::new(resume)));
+                Next::Step
+            }
+            None => {
+                self.tree.begin_connection(epoch, commit);
+                Next::Reply(Answer::default())
+            }
+        }
+    }
+
+    /// The server's answer to that, if it gave one.
+    pub(super) fn resumed(
+        &mut self,
+        call: &mut Running,
+        held: &Inodes,
+        resumed: Option<Resumed>,
+        now: Now,
+    ) {
+        let Call::Resume { epoch, commit } = call.call else { return };
+        call.so_far.is_carried = true;
+        // No more can have changed than was asked for.
+        match resumed.filter(|resumed| resumed.changed.len() <= held.len()) {
+            Some(resumed) => {
+                self.tree.resume(held, &resumed, now.time);
+                let open: Vec<Ino> =
+                    resumed.changed.iter().filter(|ino| self.is_open(*ino)).collect();
+                self.follow(open);
+            }
+            None => self.tree.begin_connection(epoch, commit),
+        }
+    }
+}
