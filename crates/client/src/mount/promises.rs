@@ -124,7 +124,7 @@ impl Mount {
             let deadline = self.core().next_deadline();
             tokio::select! {
                 () = tokio::time::sleep(deadline.since(self.now()).min(LOOK)) => {}
-                () = self.time.notified() => continue,
+                () = self.time.notified() => {}
             }
             self.wake_up().await;
             self.hand_in(Event::Time, false);

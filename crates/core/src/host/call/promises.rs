@@ -109,22 +109,20 @@ impl Host {
         id: CallId,
         call: &mut Running,
         now: Now,
-    ) -> Result<Next, Refusal> {
-        let Call::KeepRemoved(removed) = &call.call else { return Err(Refusal::Invalid) };
-        let mut left = removed.clone();
+    ) -> Next {
         // What cannot be asked for now is asked for later.
         drop(self.go_on_inner(id, call, now));
         while call.inner.is_none()
             && now.link == Reach::Online
+            && let Call::KeepRemoved(left) = &mut call.call
             && let Some(ino) = left.pop()
         {
-            call.call = Call::KeepRemoved(left.clone());
             drop(self.begin_inner(id, call, Call::Look(Look::AttrAnew(ino)), now));
         }
-        Ok(match call.inner.is_some() {
+        match call.inner.is_some() {
             true => Next::Step,
             false => Next::Reply(Answer::default()),
-        })
+        }
     }
 
     /// Has what was promised used by nobody any more.

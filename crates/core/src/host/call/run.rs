@@ -110,7 +110,7 @@ impl Host {
             }
             Call::Resume { .. } => Ok(self.attempt_resume(id, call)),
             Call::Renew => Ok(self.attempt_renew(id, call, now)),
-            Call::KeepRemoved(_) => self.attempt_keep_removed(id, call, now),
+            Call::KeepRemoved(_) => Ok(self.attempt_keep_removed(id, call, now)),
             Call::Clone { .. } => self.attempt_clone(id, call, now),
             Call::Mapped { ino, container } => {
                 let place = (*ino, *container);

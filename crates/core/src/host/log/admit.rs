@@ -38,8 +38,11 @@ impl Host {
                 let (tree, seq, company) = (&self.tree, logged.seq, self.company(&logged.change));
                 self.queue.push(logged, now, |ino| tree.may_be_directory(ino));
                 if let Some(every) = company {
+                    let before = self.queue.next_release();
                     self.queue.hold(seq, now, every);
-                    self.wake(Task::Time);
+                    if self.queue.next_release() != before {
+                        self.wake(Task::Time);
+                    }
                 }
             }
             Entry::Written { place, offset, data } => {

@@ -1,6 +1,8 @@
 //! What is kept back, and what becomes of it.
 
+use super::calls::NOW;
 use super::*;
+use crate::host::action::{Action, Event, Now, Task};
 use crate::nouns::SetAttr;
 use crate::persist::Lm;
 
@@ -86,6 +88,25 @@ fn under_logging_everything_waits_for_company() {
     assert!(seal(&mut core, 7) && core.queue.is_held(2));
     create(&mut core);
     assert!(!core.queue.is_held(3), "it is elsewhere");
+}
+
+/// The shell is told of the first deadline only: it would look at the clock for each change.
+#[test]
+fn the_end_of_company_is_a_deadline() {
+    let mut core = nested();
+    let wakes = |core: &mut Host, task| {
+        let actions = std::iter::from_fn(|| core.poll_action());
+        actions.filter(|action| *action == Action::Wake(task)).count()
+    };
+    let level = Duration::from_secs(10);
+    core.handle(Event::Time, Now { time: Time::default(), ..NOW });
+    say(&mut core, 6, Lm::Log(level));
+    assert_eq!((wakes(&mut core, Task::Time), core.next_deadline()), (1, Time(level)));
+    write(&mut core, 7, 0..10);
+    assert!(seal(&mut core, 7) && core.queue.is_held(2));
+    assert_eq!(wakes(&mut core, Task::Time), 0);
+    core.handle(Event::Time, Now { time: Time(level), ..NOW });
+    assert_eq!((wakes(&mut core, Task::Drain), core.queue.is_held(2)), (1, false));
 }
 
 /// File 7 is written, and removed before its data go; the entries of the log.
