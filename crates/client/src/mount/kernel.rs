@@ -209,8 +209,8 @@ impl KernelCache {
         }
     }
 
-    /// Has the kernel forget what it was told. What was known of it here is not used any more.
-    /// Returns when the kernel uses none of it.
+    /// Has the kernel forget attributes and names. This host uses its own copies of them no more.
+    /// Returns when the kernel uses none of them.
     pub(super) async fn take_back(&self, taken: TakenBack) {
         let TakenBack { inodes, mut names, places, all_names } = taken;
         if self.keeps_places() {

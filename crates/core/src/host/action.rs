@@ -188,7 +188,7 @@ pub enum Action {
     Deliver(CallId, Deliver),
     /// Wait so long, with an unlocked log. No time at all lets calls in that wait for the log.
     Pause(CallId, Duration),
-    /// Have the kernel forget what it was told. The action ends when it uses nothing of that.
+    /// Have the kernel forget attributes and names. The action ends when it uses none of them.
     TakeBack(CallId, Box<TakenBack>),
     /// Ask the server over the new connection which promises go on: [`Done::Resumed`].
     Resume(CallId, Box<Resume>),
@@ -207,7 +207,7 @@ pub enum Action {
     Reply(CallId, Result<Answer, Refusal>),
 }
 
-/// What the kernel may not use any more of what it was told.
+/// Attributes and names that the kernel was told, and may not use any more.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TakenBack {
     /// Attributes of these.

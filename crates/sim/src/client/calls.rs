@@ -36,7 +36,7 @@ pub(crate) enum Purpose {
     Ahead(Request),
     /// That the server keeps its promises.
     Renew(CallId),
-    /// What a call of the host asks that no thread waits for.
+    /// A question of a call that no thread waits for.
     Chore(Asking),
     /// That others have heard of what is committed.
     Visible,

@@ -22,7 +22,7 @@ pub(crate) struct Chores {
 }
 
 impl Mount {
-    /// Tells the host of time, and lets go on what waited for that.
+    /// Tells the host of time, and continues the calls that waited for it.
     pub(super) fn time_comes(&mut self) -> Result<(), Violation> {
         self.core.handle(Event::Time, self.moment());
         while let Some(action) = self.core.poll_action() {
@@ -84,8 +84,8 @@ impl Mount {
         self.chore_goes_on(id, ran)
     }
 
-    /// The server has let this host in over a connection that begins with `commit`: what was
-    /// promised over the last one may count still.
+    /// The server has let this host in over a connection that begins with `commit`. Promises of the
+    /// last one may count over it.
     pub(super) fn resume(&mut self, commit: u64) -> Result<(), Violation> {
         let id = self.next_id();
         let call = Call::Resume { epoch: 1, commit };

@@ -1,5 +1,4 @@
-//! The session with the server and what it was promised, as `segue-client`'s mount/promises.rs has
-//! it.
+//! The session with the server: its number, and the times of its questions.
 
 use std::collections::BTreeMap;
 

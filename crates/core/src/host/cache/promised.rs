@@ -233,8 +233,8 @@ impl Tree {
         holds && !self.session.has_changed(ino, checked)
     }
 
-    /// When it is to be asked how far this session was told, so that the server keeps what it has
-    /// promised, and the next session begins not far back. `None`: nothing is promised.
+    /// When the host is to ask up to which commit this session was told. The question renews the
+    /// lease, and the next session can begin at that commit. `None`: nothing is promised.
     pub fn renewal(&self) -> Option<Time> {
         let since = self.session.answered.min(self.session.renewed);
         self.session.is_used.then_some(Time(since.0 + RENEW))

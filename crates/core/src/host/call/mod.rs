@@ -124,9 +124,10 @@ pub enum Call {
     /// The server was put back from a copy and has these versions: names, attributes and data of
     /// others are asked for again. Nothing may be noted in the index meanwhile.
     Forget(History),
-    /// Promises of the server have ended. The call is over when nobody uses what was promised.
+    /// Promises of the server have ended. The call is over when neither this host nor its kernel
+    /// uses the promised attributes and names.
     TakeBack(Ended),
-    /// A file that is open here has changed: what it is now is asked for until that is promised.
+    /// A file that is open here has changed: its attributes are asked for until they are promised.
     Follow(Ino),
     /// There is another connection, which begins with `commit` of `epoch`. What was promised over
     /// the last one is to count over it.

@@ -1,8 +1,7 @@
-//! The server's promises: how they are kept, resumed and followed, and what is taken back when they
-//! end [MFS 2.1].
+//! The server's promises: their lease, their end, and the next connection [MFS 2.1].
 //!
 //! ```text
-//!   a break, another session, a sleep ─▶ TakeBack: nobody uses what was promised
+//!   a break, another session, a sleep ─▶ TakeBack: host and kernel forget promised state
 //!                                           └▶ Follow: open files are asked for again
 //!   another connection ─▶ Resume: the promises of the last one, but for what changed since
 //!   time ─▶ Renew: the lease          ─▶ KeepRemoved: open files that others removed
@@ -22,8 +21,8 @@ use crate::wire::Resumed;
 const FOLLOW_EVERY: Duration = Duration::from_millis(100);
 /// A lease that could not be renewed is renewed again after so long.
 const RENEW_AGAIN: Duration = Duration::from_secs(1);
-/// What other hosts removed is asked for so often while it is open here: a third of the time for
-/// which the server keeps it.
+/// Files that other hosts removed are asked for so often while they are open here: a third of the
+/// time for which the server keeps them.
 const KEEP_EVERY: Duration = Duration::from_secs(KEPT_SECONDS / 3);
 /// Most of these at a time. The server would keep no more either.
 const KEEP_MAX: usize = 4096;
@@ -35,12 +34,11 @@ pub enum Ended {
     Broken(Vec<Ino>),
     /// The session ends: another connection is being made.
     Session,
-    /// This host slept. The kernel's clock stood still, so it would use for too long what it was
-    /// told.
+    /// This host slept. The kernel's clock stood still, so its lifetimes would end too late.
     Slept,
 }
 
-/// What is done for promises at its time.
+/// The times of the questions that keep promises.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(in crate::host) struct Keeping {
     /// The lease is being renewed.
@@ -110,7 +108,7 @@ impl Host {
         call: &mut Running,
         now: Now,
     ) -> Next {
-        // What cannot be asked for now is asked for later.
+        // A question that fails is asked again at the next time.
         drop(self.go_on_inner(id, call, now));
         while call.inner.is_none()
             && now.link == Reach::Online
@@ -125,14 +123,12 @@ impl Host {
         }
     }
 
-    /// Has what was promised used by nobody any more.
+    /// Forgets promised attributes and names, and has the kernel forget them.
     pub(super) fn attempt_take_back(&mut self, id: CallId, call: &mut Running, now: Now) -> Next {
         let Call::TakeBack(ended) = &call.call else { return Next::Reply(Answer::default()) };
         if call.so_far.is_carried {
             if let Ended::Broken(inodes) = ended {
-                let open: Vec<Ino> =
-                    inodes.iter().copied().filter(|ino| self.is_open(*ino)).collect();
-                self.follow(open);
+                self.follow_open(inodes.iter().copied());
             }
             return Next::Reply(Answer::default());
         }
@@ -166,13 +162,17 @@ impl Host {
         TakenBack { inodes, names, places, all_names: self.tree.take_dropped() }
     }
 
-    /// These changed, and somebody has them open, who is to see what they are now.
-    fn follow(&mut self, open: impl IntoIterator<Item = Ino>) {
-        open.into_iter().for_each(|ino| self.act(Action::Start(Call::Follow(ino))));
+    /// These have changed: readers of those that are open are to see the change.
+    fn follow_open(&mut self, changed: impl Iterator<Item = Ino>) {
+        for ino in changed {
+            if self.is_open(ino) {
+                self.act(Action::Start(Call::Follow(ino)));
+            }
+        }
     }
 
-    /// Asks what an open file is until that is promised: of a change behind an answer that is not
-    /// promised, nobody would hear.
+    /// Asks for the attributes of an open file until they are promised. Nobody would tell this host
+    /// of a change behind an answer without a promise.
     pub(super) fn attempt_follow(
         &mut self,
         id: CallId,
@@ -188,7 +188,7 @@ impl Host {
         if answer.is_none() {
             return Ok(Next::Step);
         }
-        // Over the next connection it is asked what changed.
+        // The next connection begins with the question for changes.
         if !self.is_to_follow(ino, now.time) || now.link != Reach::Online {
             return Ok(Next::Reply(Answer::default()));
         }
@@ -197,8 +197,8 @@ impl Host {
         Ok(Next::Step)
     }
 
-    /// Has the server promise over a new connection what it promised over the last one, but for
-    /// what changed meanwhile. Otherwise everything is asked for anew.
+    /// Takes the promises of the last connection over into a new one, except those of inodes that
+    /// changed meanwhile. If that fails, everything is asked for anew.
     pub(super) fn attempt_resume(&mut self, id: CallId, call: &mut Running) -> Next {
         let Call::Resume { epoch, commit } = call.call else {
             return Next::Reply(Answer::default());
@@ -233,9 +233,7 @@ impl Host {
         match resumed.filter(|resumed| resumed.changed.len() <= held.len()) {
             Some(resumed) => {
                 self.tree.resume(held, &resumed, now.time);
-                let open: Vec<Ino> =
-                    resumed.changed.iter().filter(|ino| self.is_open(*ino)).collect();
-                self.follow(open);
+                self.follow_open(resumed.changed.iter());
             }
             None => self.tree.begin_connection(epoch, commit),
         }
