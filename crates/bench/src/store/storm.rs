@@ -1,7 +1,7 @@
 //! The experiment `storm`: hosts that have a directory cached while another fills it.
 //!
-//! What mounts do (`core::host::call::promises`) happens here without them: each host has listed the
-//! directory, is promised to hear of its changes, and answers that it has heard.
+//! No mounts take part (`core::host::call::promises`): each host has listed the directory, is
+//! promised to hear of its changes, and answers that it has heard.
 
 use std::path::Path;
 use std::time::Instant;
