@@ -14,9 +14,9 @@ const LATER: Duration = Duration::from_secs(60);
 /// Checks `mount`, for which nothing is under way.
 pub(crate) fn check(mount: &mut Mount, server: &Server) -> Result<(), Violation> {
     mount.now = Time(mount.now.0 + LATER);
-    mount.note();
+    mount.disk.note(&mut mount.core, mount.now);
     mount.core.shrink(mount.now);
-    mount.sweep();
+    mount.disk.sweep(&mut mount.core);
     let in_use = server.ledger.seen.iter().filter(|ino| mount.core.is_held(**ino)).count();
     let tree = &mount.core.tree;
     let attrs = || tree.known_inodes().filter_map(|ino| tree.peek(ino));
@@ -27,10 +27,10 @@ pub(crate) fn check(mount: &mut Mount, server: &Server) -> Result<(), Violation>
     if known > NODE_LIMIT + in_use + 1 {
         return Err(Violation(format!("{known} inodes are known, {in_use} of them in use")));
     }
-    if let Some(key) = mount.unneeded_containers().next() {
+    if let Some(key) = mount.disk.unneeded_container(&mount.core) {
         return Err(Violation(format!("nobody needs container {key:?}, and it stays")));
     }
-    let kept = mount.preserved_changes();
+    let kept = mount.disk.kept.preserved.len();
     if kept > 0 {
         return Err(Violation(format!("bytes of {kept} changes are preserved for ever")));
     }

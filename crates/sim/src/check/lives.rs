@@ -169,9 +169,9 @@ impl Ledger {
     /// True if change `seq` of a cache arrived, or is known there to have arrived in a history that
     /// the server has forgotten.
     pub(super) fn arrived(&self, mount: &Mount, seq: u64) -> bool {
-        let is_it = |op: &OpId| op.seq == seq && mount.kept.was(op.client);
+        let is_it = |op: &OpId| op.seq == seq && mount.disk.kept.was(op.client);
         self.outcomes.keys().any(is_it)
-            || mount.acknowledged.is_settled(seq) && self.lives.ever.iter().any(is_it)
+            || mount.disk.acknowledged.is_settled(seq) && self.lives.ever.iter().any(is_it)
     }
 
     /// The server's disk is put back to what it was at `image`. What is known of records that were

@@ -23,11 +23,11 @@ pub(crate) fn check(
     ledger: &Ledger,
     model: Option<&Model>,
 ) -> Result<(), Violation> {
-    let files = mount.noted_files();
+    let files = mount.disk.kept.index.files();
     for ino in files {
         clean::check(mount, ledger, ino)?;
     }
-    for (ino, bytes) in mount.acknowledged.written() {
+    for (ino, bytes) in mount.disk.acknowledged.written() {
         check_written(mount, ino, &bytes)?;
     }
     match model {
@@ -42,7 +42,11 @@ fn check_written(mount: &mut Mount, ino: Ino, told: &BTreeMap<u64, u8>) -> Resul
     if !is_named || !mount.core.is_ahead(ino) {
         return Ok(());
     }
-    let here = mount.here(ino).into_iter().flat_map(|(offset, bytes)| (offset..).zip(bytes));
+    let here = mount
+        .disk
+        .here(&mut mount.core, ino)
+        .into_iter()
+        .flat_map(|(offset, bytes)| (offset..).zip(bytes));
     let here: BTreeMap<u64, u8> = here.collect();
     match told.iter().find(|(at, byte)| here.get(at) != Some(byte)) {
         Some((at, byte)) => {
@@ -68,7 +72,7 @@ fn check_tree(mount: &mut Mount, model: &Model, noted: &Noted) -> Result<(), Vio
         }
         model.check_attr(&attr).map_err(differs)?;
         if attr.kind == Kind::File {
-            for (offset, bytes) in mount.here(ino) {
+            for (offset, bytes) in mount.disk.here(&mut mount.core, ino) {
                 model.check_bytes(ino, offset, &bytes).map_err(differs)?;
             }
         }

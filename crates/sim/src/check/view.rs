@@ -62,13 +62,13 @@ fn check_settled(mount: &Mount, server: &Server) -> Result<(), Violation> {
             return Err(Violation(format!("#{parent}/{name} ({ino}) is {found:?} for ever")));
         }
     }
-    for ino in mount.acknowledged.unsealed() {
+    for ino in mount.disk.acknowledged.unsealed() {
         // What a copy has made again is another file.
         if server.ledger.is_named(ino) && !server.ledger.was_removed(ino) {
             return Err(Violation(format!("#{ino} was written and is never stored")));
         }
     }
-    for seq in mount.acknowledged.seqs() {
+    for seq in mount.disk.acknowledged.seqs() {
         if !server.ledger.arrived(mount, seq) {
             return Err(Violation(format!("nothing became of the acknowledged seq {seq}")));
         }

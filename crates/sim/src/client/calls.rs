@@ -187,7 +187,7 @@ impl Mount {
         self.threads[thread].waits = false;
         let call = asking.call;
         let changing = self.threads[thread].changing;
-        if changing.is_some_and(|changing| changing.since != self.changed_at) {
+        if changing.is_some_and(|changing| changing.since != self.disk.changed_at) {
             self.core.handle(Event::Cancel(call), self.moment());
             return Ok(Some(thread));
         }
@@ -241,7 +241,7 @@ impl Mount {
     }
 
     fn act_for(&mut self, caller: Caller) {
-        self.acknowledged.act_for((caller.session, caller.process_group));
+        self.disk.acknowledged.act_for((caller.session, caller.process_group));
         self.caller = caller;
         if self.bug == Some(Bug::ClientMixesGroups) {
             self.caller.process_group ^= u32::try_from(self.core.next_seq() << 8).unwrap_or(0);

@@ -23,7 +23,7 @@ impl Mount {
     pub(super) fn attempt(&mut self, thread: usize, op: &Op) -> Attempt<Answered> {
         match self.prepare(thread, op) {
             Ok(Prepared::Name(call, ino)) => {
-                self.threads[thread].changing = Some(Changing { ino, since: self.changed_at });
+                self.threads[thread].changing = Some(Changing { ino, since: self.disk.changed_at });
                 let call = Call::Name(call, self.caller.clone());
                 Ok(match self.start_call(call)? {
                     Ran::Waits(asking) => Err(Stop::Ask(asking)),
@@ -91,7 +91,7 @@ impl Mount {
             Op::Write { path, keep, .. } => {
                 let attr = self.file(path)?;
                 self.opens(thread, attr.ino, true)?;
-                self.load(attr.ino)?;
+                self.disk.load(&mut self.core, attr.ino)?;
                 Ok(Prepared::Write { ino: attr.ino, keep: *keep })
             }
             Op::WriteOpen { which, .. } => {
@@ -101,7 +101,7 @@ impl Mount {
             Op::Close(which) => Ok(Prepared::Close(self.handle(*which)?)),
             Op::Truncate(path, size) => {
                 let attr = self.file(path)?;
-                self.load(attr.ino)?;
+                self.disk.load(&mut self.core, attr.ino)?;
                 Ok(Prepared::Resize(attr.ino, *size))
             }
             Op::Rename(from, to, flag) => self.rename(from, to, *flag),
@@ -156,7 +156,7 @@ impl Mount {
         match op {
             Op::Punch(path, range) => {
                 let attr = self.file(path)?;
-                self.load(attr.ino)?;
+                self.disk.load(&mut self.core, attr.ino)?;
                 Ok(Prepared::Punch(attr.ino, range.clone()))
             }
             Op::SetXattr(path, name, value) => {
@@ -175,8 +175,8 @@ impl Mount {
             Op::Xattrs(path) => Ok(Prepared::Answer(Answered::Xattrs(self.xattrs(path)?.1))),
             Op::Clone(from, to) => {
                 let (from, to) = (self.file(from)?.ino, self.file(to)?.ino);
-                self.load(from)?;
-                self.load(to)?;
+                self.disk.load(&mut self.core, from)?;
+                self.disk.load(&mut self.core, to)?;
                 Ok(Prepared::Clone(from, to))
             }
             other => Err(Stop::Broken(Violation(format!("{other:?} is usual")))),

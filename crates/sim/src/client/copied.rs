@@ -1,7 +1,6 @@
 //! The door of the server: what a client says there of its cache, and what it becomes if that is a
-//! copy, as `segue-client`'s mount/session.rs and mount/lost.rs do.
+//! copy.
 
-use segue_core::host::action::LostNotes;
 use segue_core::host::call::Call;
 use segue_core::host::log::latest_told;
 use segue_core::nouns::{ClientId, Ino, Version};
@@ -79,7 +78,7 @@ impl Mount {
             client: self.id,
             incarnation: 1,
             host: host_name(self.id),
-            acked_below: self.acked_below(),
+            acked_below: self.disk.acked_below(&self.core),
             next: self.said.next,
             known: self.said.known,
             was: None,
@@ -114,9 +113,8 @@ impl Mount {
 
     fn welcomed_as(&mut self, client: ClientId, welcome: Welcome) -> Result<(), Violation> {
         if client != self.id {
-            self.kept.become_client(client, &welcome.grants);
+            self.disk.become_client(client, &welcome.grants);
             self.id = client;
-            self.inos_used = 0;
             self.core.tree.become_another();
             self.copied.renamed += 1;
         }
@@ -132,33 +130,21 @@ impl Mount {
             }
         }
         (self.copied.is_welcome, self.copied.is_greeted) = (true, true);
-        self.kept.grants = welcome.grants;
+        self.disk.kept.grants = welcome.grants;
         self.said_hello = true;
         self.resume(welcome.commit)
     }
 
-    /// Forgets notes of versions that the server has forgotten.
-    pub(super) fn forget_notes(&mut self, lost: &LostNotes) {
-        let kept = |ino| lost.kept.contains(&ino);
-        let gone = self.kept.save_index().forget_lost(&lost.history, kept);
-        self.kept.sync_index();
-        for (ino, container) in gone {
-            if !self.core.needs_container(ino, container) {
-                self.kept.containers.remove(&(ino, container));
-            }
-        }
-    }
-
     /// The numbers that the next hello says.
     pub(crate) fn take_stock(&mut self) {
-        let noted = self.kept.latest_noted();
+        let noted = self.disk.kept.latest_noted();
         let known = noted.max(Some(self.core.tree.latest()));
-        self.said = Said { next: self.kept.seq_reserved, known };
+        self.said = Said { next: self.disk.kept.seq_reserved, known };
     }
 
     /// Versions that are believed, of which inode and where.
     pub(crate) fn believed(&self) -> Vec<(Ino, Version, &'static str)> {
-        let mut believed = self.kept.index.versions();
+        let mut believed = self.disk.kept.index.versions();
         for attr in self.core.tree.known_inodes().filter_map(|ino| self.core.tree.peek(ino)) {
             believed.push((attr.ino, attr.change, "attributes"));
             believed.push((attr.ino, attr.data_version, "data's version"));

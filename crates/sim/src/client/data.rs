@@ -6,7 +6,6 @@ use segue_core::host::Copied;
 use segue_core::host::action::Gap;
 use segue_core::host::cache::FileData;
 use segue_core::host::call::{By, Call, EditCall, FetchCall, What};
-use segue_core::host::log::DataChange;
 use segue_core::nouns::{Ino, Record, Time};
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Fetch, Fetched, Reply, Request};
@@ -14,37 +13,11 @@ use segue_core::wire::{Fetch, Fetched, Reply, Request};
 use super::shell::{Ran, fetch};
 use super::{Mount, Purpose, Stop, Tried};
 use crate::Violation;
-use crate::disk::{bytes_of, place, put};
+use crate::disk::place;
 use crate::plan::Bug;
 use crate::server::Answer;
 
 impl Mount {
-    /// Makes the data state of `ino`.
-    pub(super) fn load(&mut self, ino: Ino) -> Result<(), Refusal> {
-        let noted = self.noted_file(ino);
-        match self.core.load(ino, noted) {
-            true => Ok(()),
-            false => Err(Refusal::Stale),
-        }
-    }
-
-    pub(super) fn container(&mut self, ino: Ino) -> Option<&mut Vec<u8>> {
-        let id = self.core.container(ino)?;
-        Some(&mut self.kept.containers.entry((ino, id)).or_default().bytes)
-    }
-
-    /// What is here of a file: where, and what.
-    pub(crate) fn here(&mut self, ino: Ino) -> Vec<(u64, Vec<u8>)> {
-        let Some(size) = self.core.tree.peek(ino).map(|attr| attr.size) else { return Vec::new() };
-        if self.load(ino).is_err() {
-            return Vec::new();
-        }
-        let Some(file) = self.core.file(ino) else { return Vec::new() };
-        let valid: Vec<Range<u64>> = file.valid().within(0..size).collect();
-        let Some(container) = self.container(ino) else { return Vec::new() };
-        valid.into_iter().map(|range| (range.start, bytes_of(container, &range))).collect()
-    }
-
     pub(super) fn write(&mut self, ino: Ino, offset: u64, bytes: &[u8]) -> Tried<()> {
         let what = What::Write { offset, len: bytes.len() as u64, append: false };
         self.edit(ino, By::Inode(self.caller.clone()), what, bytes)
@@ -74,10 +47,10 @@ impl Mount {
 
     fn edit(&mut self, ino: Ino, by: By, what: What, bytes: &[u8]) -> Tried<()> {
         let edit = EditCall { ino, by, what, kills_set_ids: false };
-        let edits = self.edits;
+        let edits = self.disk.edits;
         let edited = self.call_heard(Call::Edit(edit), bytes)?.map(drop);
         // If it is done and only its seal failed, others see it.
-        Ok(if self.edits > edits { Ok(()) } else { edited })
+        Ok(if self.disk.edits > edits { Ok(()) } else { edited })
     }
 
     pub(super) fn seal(&mut self, ino: Ino) -> Tried<()> {
@@ -99,8 +72,8 @@ impl Mount {
             return Ok(Err(refusal));
         }
         self.core.cover(self.caller.session, ino);
-        self.acknowledged.cover(ino);
-        self.sync_disk();
+        self.disk.acknowledged.cover(ino);
+        self.disk.sync(&self.core);
         Ok(Ok(()))
     }
 
@@ -130,7 +103,7 @@ impl Mount {
     /// Bytes of a file, its end at the most.
     pub(crate) fn read(&mut self, ino: Ino, range: Range<u64>) -> Result<Vec<u8>, Stop> {
         self.getattr(ino)?;
-        self.load(ino)?;
+        self.disk.load(&mut self.core, ino)?;
         if self.core.here(ino, &range, 0)?.container.is_none() {
             let fetch = FetchCall { ino, range: range.clone(), passes: false };
             match self.start_call(Call::Fetch(fetch)).map_err(Stop::Broken)? {
@@ -143,8 +116,7 @@ impl Mount {
         }
         let size = self.getattr(ino)?.size;
         let range = range.start.min(size)..range.end.min(size);
-        self.failing.try_read()?;
-        Ok(self.container(ino).map_or_else(Vec::new, |container| bytes_of(container, &range)))
+        Ok(self.disk.read(&mut self.core, ino, &range)?)
     }
 
     /// What to fetch next of a file for which no call waits.
@@ -168,7 +140,7 @@ impl Mount {
     pub(super) fn read_ahead(&mut self, ino: Ino) {
         let Some(size) = self.core.tree.peek(ino).map(|attr| attr.size) else { return };
         if self.reads_ahead
-            && self.load(ino).is_ok()
+            && self.disk.load(&mut self.core, ino).is_ok()
             && let Some(request) = self.next_gap(ino, 0..size, size)
         {
             self.call(request.clone(), Purpose::Ahead(request));
@@ -193,14 +165,13 @@ impl Mount {
         fetched: &Fetched,
         body: &[u8],
     ) -> Result<(), Refusal> {
-        self.failing.try_write()?;
+        self.disk.failing.try_write()?;
         let file = self.core.files.get(&ask.ino).ok_or(Refusal::Stale)?;
         let version = match self.bug {
             Some(Bug::ClientFillsStale) => file.version(),
             _ => ask.version,
         };
-        self.filled.insert(ask.ino);
-        let key = (ask.ino, file.container());
+        self.disk.filled.insert(ask.ino);
         let (mut at, mut rest) = (ask.offset, body);
         let sent: u64 = fetched.segments.iter().map(|(len, _)| len).sum();
         // Where the file ends on the server zeros follow: this host made it longer.
@@ -213,27 +184,9 @@ impl Mount {
                 bytes.copy_from_slice(these);
                 rest = after;
             }
-            let parts = self.core.to_fill(key, at..at + len, version)?;
-            let container = &mut self.kept.containers.entry(key).or_default().bytes;
-            for part in &parts {
-                put(container, part.start, &bytes[place(part.start - at)..place(part.end - at)]);
-            }
-            self.core.filled(key, parts, version);
+            self.disk.fill(&mut self.core, (ask.ino, version), at, &bytes)?;
             at += len;
         }
         Ok(())
-    }
-
-    /// What change `seq` has in `range`, as it was when it was logged.
-    pub(super) fn source(&self, seq: u64, data: &DataChange, range: &Range<u64>) -> Vec<u8> {
-        let container = self.kept.containers.get(&(data.ino, data.container));
-        let container = container.map_or(&[][..], |container| &container.bytes);
-        let mut bytes = bytes_of(container, range);
-        let preserved = self.core.preserved(seq);
-        for at in preserved.within(range.clone()).flatten() {
-            let kept = self.kept.preserved.get(&seq).and_then(|kept| kept.bytes.get(&at));
-            bytes[place(at - range.start)] = kept.copied().unwrap_or_default();
-        }
-        bytes
     }
 }

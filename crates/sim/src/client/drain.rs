@@ -57,8 +57,8 @@ impl Mount {
             Ran::Answered(answer) => {
                 // Else they are sent again, and answered the same.
                 self.unsettled = matches!(answer, Err(Refusal::NoSpace | Refusal::Io));
-                if self.kept.log.len() > LOG_ENTRIES && !self.unsettled {
-                    self.rewrite_log();
+                if self.disk.kept.log.len() > LOG_ENTRIES && !self.unsettled {
+                    self.disk.rewrite_log(&mut self.core, self.now);
                 }
                 Ok(())
             }
@@ -74,18 +74,19 @@ impl Mount {
     }
 
     fn deliver(&mut self, call: CallId, batch: Deliver) -> Result<(), Violation> {
-        if self.failing.try_read().is_err() {
+        if self.disk.failing.try_read().is_err() {
             return self.undelivered((batch.lane, call), Refusal::Changed);
         }
         let request = match self.stamp(&batch.batch)? {
             Ok(mut records) => {
                 let chunks = self.chunks.cut_out(&mut records, batch.without.is_none());
-                Request::Apply(Apply { records, chunks, acked_below: self.acked_below() })
+                let acked_below = self.disk.acked_below(&self.core);
+                Request::Apply(Apply { records, chunks, acked_below })
             }
             Err(request) => request,
         };
-        self.acknowledged.check_sent(&batch.batch)?;
-        self.kept.sent.extend(batch.batch.iter().map(|logged| logged.seq));
+        self.disk.acknowledged.check_sent(&batch.batch)?;
+        self.disk.kept.sent.extend(batch.batch.iter().map(|logged| logged.seq));
         self.core.mark_sending(&batch.batch, self.now);
         self.call(request.clone(), Purpose::Drain(request, Sent { call, batch }));
         Ok(())
@@ -186,20 +187,13 @@ impl Mount {
                     self.baseless.remove(&logged.seq);
                     if self.bug == Some(Bug::ClientDropsDirtyData) {
                         let settled = logged.change.ino();
-                        self.kept.containers.retain(|(ino, _), _| *ino != settled);
+                        self.disk.kept.containers.retain(|(ino, _), _| *ino != settled);
                     }
                 }
                 _ => {}
             }
         }
         Ok(())
-    }
-
-    pub(super) fn acked_below(&self) -> u64 {
-        match self.bug {
-            Some(Bug::ClientAcksUnsynced) => self.core.acked_below(),
-            _ => self.acked_below,
-        }
     }
 
     /// The records of a batch, or what must be fetched before.
@@ -238,14 +232,14 @@ impl Mount {
         let mut pieces = Vec::new();
         for range in ranges {
             let range = range.start.min(data.size)..range.end.min(data.size);
-            let bytes = self.source(seq, data, &range);
+            let bytes = self.disk.source(&self.core, (seq, data), &range);
             for (part, bytes) in (0..).zip(bytes.chunks(INLINE_MAX)) {
                 let offset = range.start + part * INLINE_MAX as u64;
                 pieces.push(Piece { offset, bytes: PieceBytes::Inline(bytes.to_vec()) });
             }
         }
         let store = data.store(pieces, cut);
-        self.acknowledged.sent(seq, data, &store)?;
+        self.disk.acknowledged.sent(seq, data, &store)?;
         Ok(store)
     }
 
@@ -271,20 +265,5 @@ impl Mount {
         if is_cut {
             self.baseless.extend(batch.iter().map(|logged| logged.seq));
         }
-    }
-
-    /// Writes what the log says anew, in less. The index has all of it before, and all data are
-    /// durable.
-    pub(crate) fn rewrite_log(&mut self) {
-        let entries = self.core.log_entries();
-        if !self.note() || self.failing.try_write().is_err() {
-            return;
-        }
-        if !entries.is_empty() {
-            self.kept.sync_containers();
-        }
-        self.kept.sync_index();
-        self.kept.rewrite(entries);
-        self.acked_below = self.core.acked_below();
     }
 }

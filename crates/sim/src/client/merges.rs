@@ -46,10 +46,16 @@ impl Mount {
         }
         // The one that was tried last comes last.
         let given_up = &self.merging.given_up;
-        let next =
-            self.kept.duplicates.iter().position(|duplicate| !given_up.contains(&duplicate.ino));
-        let Some(duplicate) = next.map(|at| self.kept.duplicates.remove(at)) else { return Ok(()) };
-        self.kept.duplicates.push(duplicate.clone());
+        let next = self
+            .disk
+            .kept
+            .duplicates
+            .iter()
+            .position(|duplicate| !given_up.contains(&duplicate.ino));
+        let Some(duplicate) = next.map(|at| self.disk.kept.duplicates.remove(at)) else {
+            return Ok(());
+        };
+        self.disk.kept.duplicates.push(duplicate.clone());
         self.merging.duplicate = Some(duplicate.clone());
         let id = self.next_id();
         self.merging.call = Some(id);
@@ -88,7 +94,7 @@ impl Mount {
                 let Some(duplicate) = self.merging.duplicate.take() else { return Ok(()) };
                 match answer {
                     Ok(_) => {
-                        self.kept.duplicates.retain(|other| *other != duplicate);
+                        self.disk.kept.duplicates.retain(|other| *other != duplicate);
                         self.merging.merged += 1;
                     }
                     Err(refusal) if may_merge_later(refusal) => {}

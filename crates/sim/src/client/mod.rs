@@ -13,12 +13,9 @@ mod copied;
 mod data;
 mod drain;
 mod merges;
-mod notes;
 mod outcomes;
 mod promises;
-mod recover;
 mod shell;
-mod space;
 mod torn;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -26,14 +23,13 @@ use std::time::Duration;
 
 use segue_core::host::Host;
 use segue_core::host::call::Call;
-use segue_core::host::log::{Change, Entry, Instead, Logged, Replaced};
 use segue_core::nouns::{Caller, ClientId, Ino, Record, Time, Timestamp};
 use segue_core::refusal::Refusal;
 use segue_core::wire::Request;
 
 use crate::Violation;
 use crate::check::acknowledged::Acknowledged;
-use crate::disk::{Failing, Kept};
+use crate::disk::{HostDisk, Kept};
 use crate::plan::Bug;
 use crate::server::Server;
 use crate::work::{Answered, Op};
@@ -53,8 +49,6 @@ pub(crate) const NODE_LIMIT: usize = 12;
 const CLONE_MIN: u64 = 8;
 /// Low, so that a run has more batches.
 const BATCH_MAX: u64 = 1000;
-/// Low, so that blocks of numbers end in a run.
-const INO_BLOCK: u64 = 8;
 /// One change in so many goes before others.
 const RAISED_EVERY: u64 = 11;
 /// 2026-11-21, when virtual time begins.
@@ -112,8 +106,7 @@ struct Changing {
 pub(crate) struct Mount {
     pub(crate) id: ClientId,
     pub(crate) core: Host,
-    pub(crate) kept: Kept,
-    pub(crate) acknowledged: Acknowledged,
+    pub(crate) disk: HostDisk,
     pub(crate) now: Time,
     pub(crate) is_offline: bool,
     pub(crate) threads: Vec<Thread>,
@@ -127,36 +120,20 @@ pub(crate) struct Mount {
     wants_room: bool,
     pub(crate) merging: Merging,
     chores: Chores,
-    /// Changes of containers.
-    edits: u64,
     /// Calls of the operation under way that wait for outcomes.
     heard: Vec<Hearing>,
     /// Requests to be sent, with the number of their call and what comes behind them.
     pub(crate) outbox: Vec<(u64, Request, Vec<u8>)>,
     /// Open files.
     pub(crate) handles: Vec<Ino>,
-    inos_used: u64,
     /// Stores that the server wants whole, and whose base cannot be had.
     baseless: BTreeSet<u64>,
     bug: Option<Bug>,
-    pub(crate) conflicts: u64,
-    /// Changes that cancelled out.
-    pub(crate) cancelled: u64,
-    /// Changes that a later rename superseded.
-    pub(crate) superseded: u64,
-    /// Stores that became part of one that waited.
-    pub(crate) amended: u64,
-    /// Stores of files that were removed before their turn.
-    pub(crate) taken_back: u64,
     pub(crate) refused: u64,
     said_hello: bool,
     pub(crate) session: SimSession,
-    /// Files that got fetched bytes since that was looked at.
-    pub(crate) filled: BTreeSet<Ino>,
     /// It heard an outcome that it could not log.
     unsettled: bool,
-    /// What its disk refuses.
-    pub(crate) failing: Failing,
     pub(crate) chunks: Chunks,
     /// It fetches what is missing of files that are looked at or changed.
     pub(crate) reads_ahead: bool,
@@ -171,10 +148,6 @@ pub(crate) struct Mount {
     pub(crate) copied: copied::Copied,
     /// What the wall clock is ahead, in seconds.
     pub(crate) ahead: i64,
-    /// Below this all is settled, durably.
-    acked_below: u64,
-    /// How many entries there were behind the last that changed what applications see.
-    pub(crate) changed_at: u64,
 }
 
 impl Mount {
@@ -186,7 +159,7 @@ impl Mount {
         now: Time,
     ) -> Result<Mount, Violation> {
         let mut mount = Mount::new((kept, acknowledged), (threads, next_call), bug, now);
-        mount.recover(u32::MAX)?;
+        mount.disk.recover(&mut mount.core, u32::MAX, now)?;
         mount.say_hello();
         Ok(mount)
     }
@@ -199,8 +172,8 @@ impl Mount {
         steps: u32,
     ) -> Result<(Kept, Acknowledged), Violation> {
         let mut mount = Mount::new(left, (0, 0), bug, now);
-        mount.recover(steps)?;
-        Ok((mount.kept, mount.acknowledged))
+        mount.disk.recover(&mut mount.core, steps, now)?;
+        Ok((mount.disk.kept, mount.disk.acknowledged))
     }
 
     fn new(
@@ -218,10 +191,7 @@ impl Mount {
             said: copied::Said::of(&kept),
             copied: copied::Copied::default(),
             core,
-            inos_used: kept.inos_reserved,
-            changed_at: kept.end,
-            kept,
-            acknowledged,
+            disk: HostDisk::new(kept, acknowledged, bug),
             now,
             is_offline: true,
             threads: vec![Thread::default(); threads],
@@ -229,7 +199,6 @@ impl Mount {
             next_call,
             host_calls: 0,
             heard: Vec::new(),
-            edits: 0,
             merging: Merging::default(),
             chores: Chores::default(),
             has_limits: false,
@@ -238,59 +207,22 @@ impl Mount {
             handles: Vec::new(),
             baseless: BTreeSet::new(),
             bug,
-            conflicts: 0,
-            cancelled: 0,
-            superseded: 0,
-            amended: 0,
-            taken_back: 0,
             refused: 0,
             said_hello: false,
             session: SimSession::start(next_call),
-            filled: BTreeSet::new(),
             unsettled: false,
-            failing: Failing::default(),
             chunks: Chunks::default(),
             reads_ahead: false,
             lingers: false,
             has_sessions: false,
             caller: Caller::default(),
             ahead: 0,
-            acked_below: 0,
         }
-    }
-
-    /// Files of which it is noted which data are here.
-    pub(crate) fn noted_files(&self) -> Vec<Ino> {
-        self.kept.index.files()
     }
 
     /// The process dies: what it leaves, and the number of its next call.
     pub(crate) fn die(self) -> (Kept, Acknowledged, u64) {
-        (self.kept, self.acknowledged, self.next_call)
-    }
-
-    fn append(&mut self, entry: Entry) -> Result<(), Violation> {
-        if self.kept.loses_power {
-            self.acknowledged.remember(self.kept.end);
-        }
-        self.acknowledged.logged(&entry)?;
-        let skips = self.bug == Some(Bug::ClientSkipsLog) && self.core.next_seq().is_multiple_of(7);
-        if skips && entry.change().is_some() {
-            return Ok(());
-        }
-        let is_seal = matches!(&entry, Entry::Change(Logged { change: Change::Data(_), .. }));
-        let is_more = |replaced: &Replaced| matches!(replaced.by, Instead::More { .. });
-        let is_end = match &entry {
-            Entry::Settled { .. } => true,
-            Entry::Replaced(replaced) => is_more(replaced),
-            _ => is_seal,
-        };
-        self.kept.append(entry);
-        // A seal that follows a write, and what the server says, change nothing that is seen.
-        if !is_end {
-            self.changed_at = self.kept.end;
-        }
-        Ok(())
+        (self.disk.kept, self.disk.acknowledged, self.next_call)
     }
 
     fn log_record(&mut self, record: Record) -> Tried<()> {
@@ -301,31 +233,22 @@ impl Mount {
         Ok(logged)
     }
 
+    /// Asks what quotas have left, at first and when something was changed since.
+    fn ask_for_room(&mut self) {
+        if self.is_offline || !self.has_limits || !std::mem::take(&mut self.wants_room) {
+            return;
+        }
+        let mut quotas = self.core.room.wanted();
+        quotas.insert(None);
+        for quota in quotas {
+            let request = Request::Statfs(quota.unwrap_or(Ino::ROOT));
+            self.call(request, Purpose::Room(quota));
+        }
+    }
+
     fn wall(&self) -> Timestamp {
         let secs = i64::try_from(self.now.0.as_secs()).unwrap_or(0);
         Timestamp { secs: EPOCH_SECS + secs + self.ahead, nanos: self.now.0.subsec_nanos() }
-    }
-
-    fn take_next_ino(&mut self) -> Result<Ino, Refusal> {
-        let mut index = self.inos_used;
-        self.inos_used += 1;
-        if self.inos_used > self.kept.inos_reserved {
-            self.kept.inos_reserved = self.inos_used + INO_BLOCK;
-        }
-        for grant in &self.kept.grants {
-            if index < grant.count {
-                return Ok(Ino(grant.first + index));
-            }
-            index -= grant.count;
-        }
-        Err(Refusal::Unreachable)
-    }
-
-    /// The log is durable as it is now, and so are the data of which it speaks.
-    pub(crate) fn sync_disk(&mut self) {
-        self.kept.sync_disk();
-        self.acked_below = self.core.acked_below();
-        self.acknowledged.forget_past();
     }
 
     /// The chores that the real client does every few seconds.
@@ -335,11 +258,11 @@ impl Mount {
         }
         self.core.shrink(self.now);
         self.time_comes()?;
-        self.sync_disk();
-        self.note();
-        self.sweep();
-        self.clean_cache();
-        self.kept.lost_power &= self.core.is_in_doubt();
+        self.disk.sync(&self.core);
+        self.disk.note(&mut self.core, self.now);
+        self.disk.sweep(&mut self.core);
+        self.disk.clean_cache(&mut self.core);
+        self.disk.kept.lost_power &= self.core.is_in_doubt();
         self.ask_for_room();
         self.merge()
     }

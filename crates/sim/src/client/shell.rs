@@ -1,24 +1,21 @@
 //! The shell of the host: carries out its actions on the simulated disk.
 
-use std::ops::Range;
 use std::time::Duration;
 
 use segue_core::host::action::{
-    Action, Ask, CallId, Change, Deliver, Done, Edit, Event, Fact, Gap, Load, Now, Patience,
-    Preserve, Reach, Task, Told, Undo, Undone,
+    Action, Ask, CallId, Deliver, Done, Edit, Event, Fact, Gap, Now, Patience, Reach, Task, Told,
+    Undone,
 };
-use segue_core::host::cache::Scrap;
-use segue_core::host::call::{Answer, Call, KeptAs, Look, Seen};
-use segue_core::host::log::{Entry, Instead, Replaced};
-use segue_core::nouns::{Attr, ContainerId, Dentry, Ino, Name, Time};
+use segue_core::host::call::{Answer, Call, Look, Seen};
+use segue_core::host::log::{Entry, Instead};
+use segue_core::nouns::{Attr, Dentry, Ino, Name, Time};
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Fetch, Lookup, Readdir, Reply, Request, Resume};
 
 use super::outcomes::Hearing;
 use super::{Mount, RAISED_EVERY, Stop, Tried};
 use crate::Violation;
-use crate::disk::{bytes_of, place, put};
-use crate::plan::Bug;
+use crate::disk::Carried;
 use crate::server::Answer as Answered;
 
 /// Of so many changes that are to become others, one batch is made before one has.
@@ -57,9 +54,6 @@ pub(super) enum Keep {
     /// The call goes on after so long.
     Pause(Duration),
 }
-
-/// How an action ended.
-type Ended = Result<Done, Undone>;
 
 impl Mount {
     pub(super) fn moment(&self) -> Now {
@@ -202,12 +196,12 @@ impl Mount {
                         }
                         let is_unseen = hides(&action);
                         done = self.carry_out(action, bytes)?.or(done);
-                        seen_at = seen_at.or(is_unseen.then_some(self.changed_at));
+                        seen_at = seen_at.or(is_unseen.then_some(self.disk.changed_at));
                     }
                 }
             }
             // Cancelled changes are as they were seen before, and so is what follows from them.
-            self.changed_at = seen_at.unwrap_or(self.changed_at);
+            self.disk.changed_at = seen_at.unwrap_or(self.disk.changed_at);
             match (answer, done) {
                 (Some(answer), _) => return Ok(Ran::Answered(answer)),
                 (None, Some(done)) => event = Event::Done { id, done },
@@ -240,134 +234,27 @@ impl Mount {
         &mut self,
         action: Action,
         bytes: &[u8],
-    ) -> Result<Option<Ended>, Violation> {
-        Ok(Some(match action {
-            Action::Reserve(_, first) => Ok(Done::Reserved(self.kept.reserve_seqs(first))),
-            Action::Load(_, Load::FreeSpace) => Ok(Done::Free(u64::MAX)),
-            Action::Load(_, Load::Data(ino)) => {
-                self.load(ino).map(|()| Done::Carried).map_err(Undone::from)
-            }
-            Action::Load(_, load) => Ok(Done::Noted(self.kept.index.noted_for(&load))),
-            Action::Number(_) => self.take_next_ino().map(Done::Number).map_err(Undone::from),
-            Action::SyncDisk(_) => {
-                if self.bug != Some(Bug::ClientSendsRewritten) {
-                    self.sync_disk();
-                }
-                Ok(Done::Carried)
-            }
-            Action::FollowMoved(_) => {
-                self.core.follow_moved();
-                Ok(Done::Carried)
-            }
-            // The rest is of the kernel, of a disk with room, and of time.
-            Action::Evict(_)
-            | Action::Hold(..)
-            | Action::Release(..)
-            | Action::Pause(..)
-            | Action::TakeBack(..) => Ok(Done::Carried),
-            Action::Preserve(_, part) => self.keep_preserved(&part),
-            Action::Append(_, entry) => self.append_entry(*entry)?,
-            Action::AppendAll(_, entries) => self.append_settled(entries)?,
-            Action::Keep(_, kept) => {
-                match kept.to {
-                    KeptAs::Copy { duplicate, .. } => {
-                        self.kept.keep_duplicate(duplicate.map(|duplicate| *duplicate));
-                        self.conflicts += 1;
-                    }
-                    KeptAs::Refused(_) => self.refused += 1,
-                }
-                Ok(Done::Carried)
-            }
-            Action::Write(_, edit) => self.write_edit(&edit, bytes)?,
-            Action::Undo(_, undo) => self.undo(*undo)?,
-            Action::ForgetNotes(_, lost) => {
-                self.forget_notes(&lost);
-                Ok(Done::Carried)
-            }
-            action => {
-                self.note_action(action);
+    ) -> Result<Option<Carried>, Violation> {
+        match action {
+            Action::FollowMoved(_) => drop(self.core.follow_moved()),
+            // The kernel's, and of time.
+            Action::Hold(..) | Action::Release(..) | Action::Pause(..) | Action::TakeBack(..) => {}
+            Action::Start(call) => {
+                self.chores.to_start.push(call);
                 return Ok(None);
             }
-        }))
-    }
-
-    /// Carries out an action that no call waits for. The rest is the kernel's, or taken before.
-    fn note_action(&mut self, action: Action) {
-        match action {
-            Action::Remove(scrap) => self.remove(scrap),
-            Action::Start(call) => self.chores.to_start.push(call),
-            Action::Wake(Task::Quotas) => self.wants_room = true,
-            _ => {}
-        }
-    }
-
-    pub(super) fn remove(&mut self, scrap: Scrap) {
-        match scrap {
-            Scrap::Container(ino, id) => drop(self.kept.containers.remove(&(ino, id))),
-            Scrap::Preserved(seq) => drop(self.kept.preserved.remove(&seq)),
-        }
-    }
-
-    fn keep_preserved(&mut self, part: &Preserve) -> Ended {
-        self.failing.try_read()?;
-        let key = (part.ino, part.container);
-        let container = self.kept.containers.entry(key).or_default();
-        let bytes = bytes_of(&container.bytes, &part.range);
-        let kept = self.kept.preserved.entry(part.seq).or_default();
-        kept.keep((part.range.start..).zip(bytes));
-        Ok(Done::Preserved(Vec::new()))
-    }
-
-    fn append_entry(&mut self, entry: Entry) -> Result<Ended, Violation> {
-        self.meanwhile(&entry)?;
-        if let Err(refusal) = self.failing.try_write() {
-            return Ok(Err(refusal.into()));
-        }
-        let changed_at = self.changed_at;
-        self.append(entry.clone())?;
-        if let Entry::Replaced(Replaced { seqs, by }) = &entry {
-            self.note_replaced(seqs, by, changed_at);
-        }
-        Ok(Ok(Done::Carried))
-    }
-
-    fn note_replaced(&mut self, seqs: &[u64], by: &Instead, changed_at: u64) {
-        let count = seqs.len() as u64;
-        let ino = match by {
-            Instead::More { .. } => {
-                self.amended += 1;
-                return;
+            Action::Wake(Task::Quotas) => {
+                self.wants_room = true;
+                return Ok(None);
             }
-            Instead::Unsealed => {
-                self.taken_back += 1;
-                return;
+            action => {
+                if let Action::Append(_, entry) = &action {
+                    self.meanwhile(entry)?;
+                }
+                return self.disk.carry_out(&mut self.core, action, bytes);
             }
-            Instead::Nothing(ino) => {
-                self.cancelled += count;
-                ino
-            }
-            Instead::Rename(ino, _) => {
-                self.superseded += count;
-                ino
-            }
-        };
-        self.forgotten_by_kernel(*ino);
-        self.changed_at = changed_at;
-    }
-
-    fn append_settled(&mut self, entries: Vec<Entry>) -> Result<Ended, Violation> {
-        if let Err(refusal) = self.failing.try_write() {
-            return Ok(Err(refusal.into()));
         }
-        if self.bug != Some(Bug::ClientForgetsSettled) {
-            entries.into_iter().try_for_each(|entry| self.append(entry))?;
-        }
-        Ok(Ok(Done::Carried))
-    }
-
-    /// The kernel lets go of files that have no name.
-    fn forgotten_by_kernel(&mut self, ino: Ino) {
-        self.core.let_go(ino);
+        Ok(Some(Ok(Done::Carried)))
     }
 
     /// Some changes are taken, and not yet what they will be: the drain looks for a batch.
@@ -382,51 +269,6 @@ impl Mount {
     pub(super) fn raise_newest(&mut self) {
         let newest = self.core.queue.newest_seq().filter(|seq| seq.is_multiple_of(RAISED_EVERY));
         self.core.queue.raise(&newest.into_iter().collect(), &Default::default());
-    }
-
-    fn write_edit(&mut self, edit: &Edit, bytes: &[u8]) -> Result<Ended, Violation> {
-        let (ino, key) = (edit.ino, (edit.ino, edit.container));
-        let old_size = self.core.tree.peek(ino).map_or(0, |attr| attr.size);
-        // A full disk takes bytes that overwrite others. What the log has got is taken back.
-        if let Err((refusal, written)) = self.failing.try_change(bytes.len(), edit.logs_bytes) {
-            if let Change::Bytes(offset) = edit.change {
-                put(self.bytes_of_container(key), offset, &bytes[..written]);
-            }
-            return Ok(Err(Undone { refusal, is_logged: true }));
-        }
-        self.append(self.entry_of(edit, bytes))?;
-        self.edits += 1;
-        if !matches!(edit.change, Change::Nothing) {
-            self.kept.unsynced.insert(key);
-        }
-        match &edit.change {
-            Change::Bytes(offset) => {
-                put(self.bytes_of_container(key), *offset, bytes);
-                self.acknowledged.wrote(ino, *offset, bytes, old_size);
-            }
-            Change::Zeros(Range { start, end }) => {
-                let zeros = vec![0; place(end - start)];
-                put(self.bytes_of_container(key), *start, &zeros);
-                self.acknowledged.wrote(ino, *start, &zeros, old_size);
-            }
-            Change::Size(size) => {
-                self.bytes_of_container(key).resize(place(*size), 0);
-                self.acknowledged.resized(ino, *size, old_size);
-            }
-            Change::Nothing => self.acknowledged.resized(ino, 0, old_size),
-        }
-        Ok(Ok(Done::Carried))
-    }
-
-    fn bytes_of_container(&mut self, key: (Ino, ContainerId)) -> &mut Vec<u8> {
-        &mut self.kept.containers.entry(key).or_default().bytes
-    }
-
-    /// There is room for the word of what failed where the change stood in the log.
-    fn undo(&mut self, undo: Undo) -> Result<Ended, Violation> {
-        self.append(undo.entry)?;
-        self.bytes_of_container((undo.ino, undo.container)).truncate(place(undo.size));
-        Ok(Ok(Done::Carried))
     }
 }
 

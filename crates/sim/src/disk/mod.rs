@@ -1,280 +1,244 @@
-//! A host's disk: what a process that dies leaves behind, and what a loss of power leaves of that.
+//! A host's disk: what is [kept](Kept) on it, and what the actions of the host do to that.
 //!
-//! ```text
-//!   log         its first entries: at least those that were synced
-//!   index       as it was after one of the last notes
-//!   container   each block as it was at the last sync, or as it is
-//!   preserved   all of a change, or nothing, unless it was synced
-//! ```
-//!
-//! A loss of power takes only what the server does not have either, or has settled: else nobody
-//! could say what the host shows until it has heard from the server.
+//! What fails did not happen. Each promise to an application is noted beside the disk when the log
+//! has it, for the checks of what was acknowledged.
 
 mod container;
+mod data;
+mod edit;
 mod failing;
 mod index;
+mod kept;
+mod notes;
+mod recover;
+mod space;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use segue_core::host::Notes;
-use segue_core::host::conflict::Duplicate;
-use segue_core::host::log::{Entry, Logged};
-use segue_core::nouns::{ClientId, ContainerId, Ino, InoGrant, Time};
+use segue_core::host::Host;
+use segue_core::host::action::{Action, Done, Load, Preserve, Undone};
+use segue_core::host::call::KeptAs;
+use segue_core::host::log::{Change, Entry, Instead, Logged, Replaced};
+use segue_core::nouns::{ClientId, Ino, InoGrant};
+use segue_core::refusal::Refusal;
 
-use crate::rng::Rng;
-pub(crate) use container::{Container, Preserved, bytes_of, place, put};
+use crate::check::acknowledged::Acknowledged;
+use crate::plan::Bug;
+use crate::{Summary, Violation};
+use container::bytes_of;
+pub(crate) use container::place;
+pub(crate) use edit::TornWrite;
 pub(crate) use failing::Failing;
-pub(crate) use index::{Index, Noted};
+pub(crate) use index::Noted;
+pub(crate) use kept::{Kept, Key, Lost};
 
 /// Low, so that blocks of numbers end in a run.
-const SEQ_BLOCK: u64 = 16;
-/// Notes that may not be on the disk yet.
-const NOTES_MAX: usize = 8;
+const INO_BLOCK: u64 = 8;
 
-/// Which container.
-pub(crate) type Key = (Ino, ContainerId);
+/// How an action ended.
+pub(crate) type Carried = Result<Done, Undone>;
 
-/// What a loss of power took.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Lost {
-    /// Entries of the log.
-    pub(crate) entries: Vec<Entry>,
-    /// Entries that were ever logged, less these.
-    pub(crate) end: u64,
+/// The disk under a process, with what that process knows of it.
+pub(crate) struct HostDisk {
+    pub(crate) kept: Kept,
+    pub(crate) acknowledged: Acknowledged,
+    pub(crate) failing: Failing,
+    /// What became of changes.
+    pub(crate) counts: Summary,
+    /// How many entries there were behind the last that changed what applications see.
+    pub(crate) changed_at: u64,
+    /// Changes of containers.
+    pub(crate) edits: u64,
+    /// Files that got fetched bytes since that was looked at.
+    pub(crate) filled: BTreeSet<Ino>,
+    /// Below this all is settled, durably.
+    acked_below: u64,
+    /// How many of the granted inode numbers are used.
+    inos_used: u64,
+    bug: Option<Bug>,
 }
 
-/// What a process that dies leaves behind.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Kept {
-    /// The client that this cache is, and all that it was.
-    client: Option<ClientId>,
-    was: BTreeSet<ClientId>,
-    /// The authority of the server that it belongs to.
-    pub(crate) server: Option<&'static str>,
-    pub(crate) log: Vec<Entry>,
-    /// Entries that were ever logged, but for those that a loss of power took.
-    pub(crate) end: u64,
-    /// Entries of it that are durable, and entries whose data are.
-    synced: usize,
-    data: usize,
-    /// How often the log was written anew, and how many entries of it the index had then.
-    pub(crate) generation: u64,
-    pub(crate) began: usize,
-    pub(crate) containers: BTreeMap<Key, Container>,
-    /// Those that were changed and not synced.
-    pub(crate) unsynced: BTreeSet<Key>,
-    pub(crate) preserved: BTreeMap<u64, Preserved>,
-    pub(crate) index: Index,
-    /// What the index was since its last sync, oldest first.
-    older: Vec<Index>,
-    pub(crate) starts: u64,
-    pub(crate) seq_reserved: u64,
-    pub(crate) inos_reserved: u64,
-    pub(crate) grants: Vec<InoGrant>,
-    /// Changes that went out, as far as they were logged.
-    pub(crate) sent: BTreeSet<u64>,
-    /// Changes that are what a loss of power left.
-    pub(crate) left: BTreeSet<u64>,
-    /// Files and directories that another host made, too, under the same name.
-    pub(crate) duplicates: Vec<Duplicate>,
-    /// How many bytes may be cached, if that is bounded.
-    pub(crate) cache_size: Option<u64>,
-    /// The host goes down when the process does.
-    pub(crate) loses_power: bool,
-    /// It went down, and what it left was not looked at.
-    pub(crate) lost_power: bool,
-}
-
-impl Kept {
-    /// An empty disk.
-    pub(crate) fn new(client: ClientId, loses_power: bool, cache_size: Option<u64>) -> Kept {
-        Kept { client: Some(client), loses_power, cache_size, ..Kept::default() }
-    }
-
-    /// The client that this cache is.
-    pub(crate) fn client(&self) -> ClientId {
-        self.client.unwrap_or(ClientId([0; 16]))
-    }
-
-    /// True if this cache is that client, or was it.
-    pub(crate) fn was(&self, client: ClientId) -> bool {
-        self.client == Some(client) || self.was.contains(&client)
-    }
-
-    /// The cache is another client from now on, whose inode numbers are these.
-    pub(crate) fn become_client(&mut self, client: ClientId, grants: &[InoGrant]) {
-        self.was.extend(self.client.replace(client));
-        self.grants = grants.to_vec();
-        self.inos_reserved = 0;
-    }
-
-    /// The entries that may speak of data that are not durable begin here.
-    pub(crate) fn first_unsynced(&self) -> usize {
-        self.data
-    }
-
-    /// Takes the last entry out of the log.
-    pub(crate) fn cut_last(&mut self) {
-        if self.log.pop().is_some() {
-            self.end -= 1;
-            self.synced = self.synced.min(self.log.len());
+impl HostDisk {
+    /// The disk that an earlier process left.
+    pub(crate) fn new(kept: Kept, acknowledged: Acknowledged, bug: Option<Bug>) -> HostDisk {
+        HostDisk {
+            changed_at: kept.end,
+            inos_used: kept.inos_reserved,
+            kept,
+            acknowledged,
+            failing: Failing::default(),
+            counts: Summary::default(),
+            edits: 0,
+            filled: BTreeSet::new(),
+            acked_below: 0,
+            bug,
         }
     }
 
-    pub(crate) fn append(&mut self, entry: Entry) {
-        self.log.push(entry);
-        self.end += 1;
-    }
-
-    /// Entries up to this one, counted as in `end`, stay whatever happens.
-    pub(crate) fn durable_end(&self) -> u64 {
-        self.end - (self.log.len() - self.data) as u64
-    }
-
-    /// The log is durable as it is now.
-    pub(crate) fn sync_log(&mut self) {
-        self.synced = self.log.len();
-    }
-
-    /// And so are the data of which it speaks and that it does not have itself.
-    pub(crate) fn sync_disk(&mut self) {
-        self.sync_preserved();
-        self.sync_log();
-        self.data = self.log.len();
-    }
-
-    pub(crate) fn sync_preserved(&mut self) {
-        self.preserved.values_mut().for_each(|preserved| preserved.durable = None);
-    }
-
-    pub(crate) fn sync_containers(&mut self) {
-        for key in std::mem::take(&mut self.unsynced) {
-            if let Some(container) = self.containers.get_mut(&key) {
-                container.sync();
+    /// Carries out an action that is the disk's. Returns how it ended, if a call waits for that.
+    pub(crate) fn carry_out(
+        &mut self,
+        core: &mut Host,
+        action: Action,
+        bytes: &[u8],
+    ) -> Result<Option<Carried>, Violation> {
+        Ok(Some(match action {
+            Action::Reserve(_, first) => Ok(Done::Reserved(self.kept.reserve_seqs(first))),
+            Action::Load(_, load) => self.carry_out_load(core, &load).map_err(Undone::from),
+            Action::Number(_) => self.take_next_ino().map(Done::Number).map_err(Undone::from),
+            Action::SyncDisk(_) => {
+                if self.bug != Some(Bug::ClientSendsRewritten) {
+                    self.sync(core);
+                }
+                Ok(Done::Carried)
             }
-        }
-    }
-
-    /// The index is about to change.
-    pub(crate) fn save_index(&mut self) -> &mut Index {
-        if self.loses_power {
-            if self.older.len() == NOTES_MAX {
-                self.older.remove(0);
+            Action::Preserve(_, part) => self.preserve(&part),
+            Action::Append(_, entry) => self.append_entry(core, *entry)?,
+            Action::AppendAll(_, entries) => self.append_settled(entries)?,
+            Action::Keep(_, kept) => {
+                match kept.to {
+                    KeptAs::Copy { duplicate, .. } => {
+                        self.kept.keep_duplicate(duplicate.map(|duplicate| *duplicate));
+                        self.counts.conflicts += 1;
+                    }
+                    KeptAs::Refused(_) => self.counts.refused += 1,
+                }
+                Ok(Done::Carried)
             }
-            self.older.push(self.index.clone());
+            Action::Write(_, edit) => self.write_edit(core, &edit, bytes)?,
+            Action::Undo(_, undo) => self.undo(*undo)?,
+            Action::ForgetNotes(_, lost) => {
+                self.forget_notes(core, &lost);
+                Ok(Done::Carried)
+            }
+            // Nothing is full unless it refuses a write.
+            Action::Evict(_) => Ok(Done::Carried),
+            Action::Remove(scrap) => {
+                self.kept.remove(scrap);
+                return Ok(None);
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    fn carry_out_load(&self, core: &mut Host, load: &Load) -> Result<Done, Refusal> {
+        match load {
+            Load::FreeSpace => Ok(Done::Free(u64::MAX)),
+            Load::Data(ino) => self.load(core, *ino).map(|()| Done::Carried),
+            load => Ok(Done::Noted(self.kept.index.noted_for(load))),
         }
-        &mut self.index
     }
 
-    /// Saves in the index what the first `entries` of the log did.
-    pub(crate) fn note(&mut self, notes: &Notes, entries: usize, now: Time) {
-        let position = (self.generation, entries);
-        let index = self.save_index();
-        index.position = position;
-        for key in index.save(notes, now) {
-            self.containers.remove(&key);
+    /// Appends an entry to the log.
+    fn append(&mut self, entry: Entry) -> Result<(), Violation> {
+        if self.kept.loses_power {
+            self.acknowledged.remember(self.kept.end);
         }
-    }
-
-    /// Keeps word of a duplicate, unless a process that died did so.
-    pub(crate) fn keep_duplicate(&mut self, duplicate: Option<Duplicate>) {
-        let is_known = duplicate.as_ref().is_some_and(|other| self.duplicates.contains(other));
-        self.duplicates.extend(duplicate.filter(|_| !is_known));
-    }
-
-    /// Reserves numbers of changes from `first` on; those below the returned one may be used.
-    pub(crate) fn reserve_seqs(&mut self, first: u64) -> u64 {
-        self.seq_reserved = self.seq_reserved.max(first) + SEQ_BLOCK;
-        self.seq_reserved
-    }
-
-    pub(crate) fn sync_index(&mut self) {
-        self.older.clear();
-    }
-
-    /// The log is replaced by one that says the same in less, all of which the index has.
-    pub(crate) fn rewrite(&mut self, entries: Vec<Entry>) {
-        self.generation += 1;
-        self.began = entries.len();
-        self.log = entries;
-        self.sync_log();
-        self.data = self.log.len();
-    }
-
-    /// How many entries of the log the index has. One that has more than there are is of no use.
-    pub(crate) fn noted(&mut self) -> usize {
-        let (generation, entries) = self.index.position;
-        if generation < self.generation {
-            return self.began;
+        self.acknowledged.logged(&entry)?;
+        let is_skipped = |logged: &Logged| logged.seq.is_multiple_of(7);
+        if self.bug == Some(Bug::ClientSkipsLog) && entry.change().is_some_and(is_skipped) {
+            return Ok(());
         }
-        if entries <= self.log.len() {
-            return entries.max(self.began);
-        }
-        *self.save_index() = Index::default();
-        0
-    }
-
-    /// What the index has.
-    pub(crate) fn index_has(&self) -> Noted {
-        self.index.noted()
-    }
-
-    /// The least number of entries that the log may have after a loss of power.
-    fn floor(&self, is_alone: bool) -> usize {
-        let may_go = |entry: &Entry| match entry {
-            Entry::Change(Logged { seq, .. }) => !is_alone || !self.sent.contains(seq),
-            _ => true,
+        let is_seal = matches!(&entry, Entry::Change(Logged { change: Change::Data(_), .. }));
+        let is_more = |replaced: &Replaced| matches!(replaced.by, Instead::More { .. });
+        let is_end = match &entry {
+            Entry::Settled { .. } => true,
+            Entry::Replaced(replaced) => is_more(replaced),
+            _ => is_seal,
         };
-        let mut floor = self.log.len();
-        while floor > self.data && may_go(&self.log[floor - 1]) {
-            floor -= 1;
+        self.kept.append(entry);
+        // A seal that follows a write, and what the server says, change nothing that is seen.
+        if !is_end {
+            self.changed_at = self.kept.end;
         }
-        floor
+        Ok(())
     }
 
-    /// The host goes down. As the real client does later, the log is cut off where it speaks of
-    /// preserved bytes that are not there.
-    pub(crate) fn lose_power(&mut self, is_alone: bool, rng: &mut Rng) -> Lost {
-        let floor = self.floor(is_alone);
-        let least = floor.max(self.synced);
-        let mut len = least + rng.index(self.log.len() - least + 1);
-        for seq in self.lose_preserved(floor, rng) {
-            len = len.min(self.unsynced_preserved(seq).unwrap_or(len));
+    fn append_entry(&mut self, core: &mut Host, entry: Entry) -> Result<Carried, Violation> {
+        if let Err(refusal) = self.failing.try_write() {
+            return Ok(Err(refusal.into()));
         }
-        let entries = self.log.split_off(len);
-        self.end -= entries.len() as u64;
-        self.containers.retain(|_, container| container.lose_power(rng));
-        self.sync_preserved();
-        self.unsynced.clear();
-        let version = rng.index(self.older.len() + 1);
-        if version < self.older.len() {
-            self.index = self.older.swap_remove(version);
+        let changed_at = self.changed_at;
+        self.append(entry.clone())?;
+        if let Entry::Replaced(replaced) = &entry
+            && let Some(ino) = self.count_replaced(replaced)
+        {
+            // The kernel lets go of files that have no name.
+            core.let_go(ino);
+            self.changed_at = changed_at;
         }
-        self.older.clear();
-        (self.synced, self.data) = (len, len);
-        self.lost_power = true;
-        Lost { entries, end: self.end }
+        Ok(Ok(Done::Carried))
     }
 
-    /// The first entry that speaks of preserved bytes of change `seq` that may not be durable.
-    fn unsynced_preserved(&self, seq: u64) -> Option<usize> {
-        let is_it = |entry: &Entry| matches!(entry, Entry::Preserved { seq: it, .. } if *it == seq);
-        let after = self.log[self.data..].iter().position(is_it);
-        after.map(|at| self.data + at)
-    }
-
-    /// Loses what was preserved and not synced; but not so that the log would be cut off below
-    /// `floor`. Of which changes?
-    fn lose_preserved(&mut self, floor: usize, rng: &mut Rng) -> Vec<u64> {
-        let unsynced = self.preserved.iter().filter(|(_, preserved)| preserved.durable.is_some());
-        let may_go = |seq: &u64| self.unsynced_preserved(*seq).is_none_or(|at| at >= floor);
-        let may_go: Vec<u64> = unsynced.map(|(seq, _)| *seq).filter(may_go).collect();
-        let lost: Vec<u64> = may_go.into_iter().filter(|_| rng.chance(500)).collect();
-        for seq in &lost {
-            if let Some(preserved) = self.preserved.get_mut(seq) {
-                preserved.bytes = preserved.durable.take().unwrap_or_default();
+    /// Counts changes that became others. Of which file, if what was seen of it is as before?
+    fn count_replaced(&mut self, Replaced { seqs, by }: &Replaced) -> Option<Ino> {
+        let count = seqs.len() as u64;
+        match by {
+            Instead::More { .. } => self.counts.amended += 1,
+            Instead::Unsealed => self.counts.taken_back += 1,
+            Instead::Nothing(ino) => {
+                self.counts.cancelled += count;
+                return Some(*ino);
+            }
+            Instead::Rename(ino, _) => {
+                self.counts.superseded += count;
+                return Some(*ino);
             }
         }
-        lost
+        None
+    }
+
+    fn append_settled(&mut self, entries: Vec<Entry>) -> Result<Carried, Violation> {
+        if let Err(refusal) = self.failing.try_write() {
+            return Ok(Err(refusal.into()));
+        }
+        if self.bug != Some(Bug::ClientForgetsSettled) {
+            entries.into_iter().try_for_each(|entry| self.append(entry))?;
+        }
+        Ok(Ok(Done::Carried))
+    }
+
+    fn preserve(&mut self, part: &Preserve) -> Carried {
+        self.failing.try_read()?;
+        let bytes = bytes_of(self.kept.bytes_of_container((part.ino, part.container)), &part.range);
+        let kept = self.kept.preserved.entry(part.seq).or_default();
+        kept.keep((part.range.start..).zip(bytes));
+        Ok(Done::Preserved(Vec::new()))
+    }
+
+    /// The log is durable as it is now, and so are the data of which it speaks.
+    pub(crate) fn sync(&mut self, core: &Host) {
+        self.kept.sync_disk();
+        self.acked_below = core.acked_below();
+        self.acknowledged.forget_past();
+    }
+
+    /// Below this the server may forget outcomes.
+    pub(crate) fn acked_below(&self, core: &Host) -> u64 {
+        match self.bug {
+            Some(Bug::ClientAcksUnsynced) => core.acked_below(),
+            _ => self.acked_below,
+        }
+    }
+
+    fn take_next_ino(&mut self) -> Result<Ino, Refusal> {
+        let mut index = self.inos_used;
+        self.inos_used += 1;
+        if self.inos_used > self.kept.inos_reserved {
+            self.kept.inos_reserved = self.inos_used + INO_BLOCK;
+        }
+        for grant in &self.kept.grants {
+            if index < grant.count {
+                return Ok(Ino(grant.first + index));
+            }
+            index -= grant.count;
+        }
+        Err(Refusal::Unreachable)
+    }
+
+    /// The cache is another client from now on, which has used none of its numbers.
+    pub(crate) fn become_client(&mut self, client: ClientId, grants: &[InoGrant]) {
+        self.kept.become_client(client, grants);
+        self.inos_used = 0;
     }
 }

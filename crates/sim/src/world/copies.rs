@@ -75,11 +75,11 @@ impl Images {
             self.clients += 1;
         }
         if std::mem::take(&mut mount.copied.is_welcome) {
-            ledger.left(mount.id, &mount.kept.left);
+            ledger.left(mount.id, &mount.disk.kept.left);
             lives::check_believed(mount, ledger)?;
         }
         match mount.outbox.first() {
-            Some((_, request, _)) if mount.kept.server == Some(OTHER) => {
+            Some((_, request, _)) if mount.disk.kept.server == Some(OTHER) => {
                 Err(Violation(format!("another server is asked for {}", request.name())))
             }
             _ => Ok(()),

@@ -116,9 +116,9 @@ impl World {
         let now = self.time_of(client);
         let Host::Up(mount) = &mut self.hosts[client] else { return Ok(()) };
         mount.now = now;
-        mount.failing = Failing::default();
+        mount.disk.failing = Failing::default();
         match self.disk_rng.below(10) {
-            0..4 => mount.die_evicting(&mut self.disk_rng),
+            0..4 => mount.disk.die_evicting(&mut mount.core, &mut self.disk_rng),
             _ => {
                 // What is gone may be noted still, if the disk was full.
                 let (is_swarm, ledger) = (self.options.swarm, &self.server.ledger);
@@ -151,13 +151,9 @@ impl World {
                     self.after(RECONNECT, Event::Thread { client, thread });
                 }
                 self.summary.client_crashes += 1;
-                self.summary.conflicts += mount.conflicts;
-                self.summary.cancelled += mount.cancelled;
-                self.summary.superseded += mount.superseded;
-                self.summary.amended += mount.amended;
-                self.summary.taken_back += mount.taken_back;
+                self.summary.add(&mount.disk.counts);
                 self.summary.refused += mount.refused;
-                self.summary.disk_errors += mount.failing.count;
+                self.summary.disk_errors += mount.disk.failing.count;
                 self.summary.renamed += mount.copied.renamed;
                 self.summary.histories += mount.copied.histories;
                 let (mut kept, mut acknowledged, next_call) = mount.die();
@@ -195,13 +191,13 @@ impl World {
     /// What operations led to stays if a loss of power takes less.
     pub(super) fn remember(&mut self, client: usize) {
         let (Some(model), Host::Up(mount)) = (&self.model, &self.hosts[client]) else { return };
-        if !mount.kept.loses_power {
+        if !mount.disk.kept.loses_power {
             return;
         }
-        let durable = mount.kept.durable_end();
+        let durable = mount.disk.kept.durable_end();
         let last = self.past.iter().rposition(|(end, _)| *end <= durable).unwrap_or(0);
         self.past.drain(..last);
-        self.past.push((mount.changed_at, model.clone()));
+        self.past.push((mount.disk.changed_at, model.clone()));
     }
 
     fn restart(&mut self, client: usize) -> Result<(), Violation> {
@@ -223,12 +219,12 @@ impl World {
             let mut other = Mount::start(left.clone(), numbers, bug, now)?;
             restart::check(&mut other, &noted, &self.server.ledger, self.model.as_ref())?;
             let mut mount = Mount::start(left, numbers, bug, now)?;
-            self.server.ledger.left(mount.id, &mount.kept.left);
+            self.server.ledger.left(mount.id, &mount.disk.kept.left);
             mount.session.has_promises = self.options.promises;
             if !self.options.promises {
                 mount.core.tree.set_poll(POLL);
             }
-            mount.failing.rng = Rng::new(*next_call ^ 5);
+            mount.disk.failing.rng = Rng::new(*next_call ^ 5);
             mount.reads_ahead = self.plan.more.reads_ahead;
             mount.lingers = self.plan.more.lingers;
             mount.core.settings.lm = self.plan.more.lm;

@@ -265,7 +265,7 @@ impl World {
                 let core = &mount.core;
                 let is_idle = core.calls() == 0;
                 let sent = is_idle && core.queue.is_empty() && core.unsealed().is_empty();
-                let stored = !mount.acknowledged.unsealed().any(named);
+                let stored = !mount.disk.acknowledged.unsealed().any(named);
                 mount.copied.is_greeted && mount.handles.is_empty() && sent && stored
             }
             Host::Down(..) => false,
@@ -278,7 +278,7 @@ impl World {
                 "{} queued, open {:?}, unsealed {:?}; ",
                 mount.core.queue.len(),
                 mount.handles,
-                mount.acknowledged.unsealed().collect::<Vec<_>>()
+                mount.disk.acknowledged.unsealed().collect::<Vec<_>>()
             ),
             Host::Down(..) => "down; ".to_owned(),
         };
@@ -365,9 +365,9 @@ impl World {
         let what = self.disk_rng.below(4);
         self.with(client, |mount| {
             match what {
-                0 => mount.sync_disk(),
-                1 => drop(mount.note()),
-                2 => mount.rewrite_log(),
+                0 => mount.disk.sync(&mount.core),
+                1 => drop(mount.disk.note(&mut mount.core, mount.now)),
+                2 => mount.disk.rewrite_log(&mut mount.core, mount.now),
                 _ => {}
             }
             Ok(())
@@ -384,13 +384,13 @@ impl World {
         let (now, ahead) = (self.time_of(client), self.clocks[client].ahead);
         let Host::Up(mount) = &mut self.hosts[client] else { return Ok(None) };
         (mount.now, mount.ahead) = (now, ahead);
-        mount.failing.is_full = self.full[client];
-        mount.failing.read_errors = self.plan.more.read_errors;
+        mount.disk.failing.is_full = self.full[client];
+        mount.disk.failing.read_errors = self.plan.more.read_errors;
         mount.follow();
         mount.copied.spare = id(self.images.clients);
         let result = act(mount)?;
         self.images.look_at(mount, &mut self.server.ledger)?;
-        for ino in std::mem::take(&mut mount.filled) {
+        for ino in std::mem::take(&mut mount.disk.filled) {
             clean::check(mount, &self.server.ledger, ino)?;
         }
         let requests = std::mem::take(&mut mount.outbox);
@@ -488,14 +488,10 @@ impl World {
         for (host, now) in self.hosts.iter_mut().zip(times) {
             let Host::Up(mount) = host else { continue };
             mount.now = now;
-            self.summary.disk_errors += std::mem::take(&mut mount.failing).count;
+            self.summary.disk_errors += std::mem::take(&mut mount.disk.failing).count;
             mount.is_offline = false;
             mount.follow();
-            self.summary.conflicts += mount.conflicts;
-            self.summary.cancelled += mount.cancelled;
-            self.summary.superseded += mount.superseded;
-            self.summary.amended += mount.amended;
-            self.summary.taken_back += mount.taken_back;
+            self.summary.add(&mount.disk.counts);
             self.summary.merged += mount.merging.merged;
             self.summary.refused += mount.refused;
             self.summary.renamed += mount.copied.renamed;
