@@ -16,9 +16,11 @@ use segue_core::host::{Host, LeftDisk, LeftLog, Notes};
 use segue_core::nouns::{Caller, ContainerId, Ino, Name, NewNode, RangeSet, Record, Time};
 use serde::Serialize;
 
+use crate::disk::files::{
+    Index, Key, LogFile, ReadContainer, SHORT_LOG, holder, mapped, read_container,
+};
+use crate::disk::verify::has;
 use crate::error::MountError;
-use crate::mount::verify::has;
-use crate::state::{Index, Key, LogFile, ReadContainer, SHORT_LOG, holder, mapped, read_container};
 
 /// Bytes copied at a time.
 const STEP: u64 = 1 << 20;
@@ -319,7 +321,7 @@ impl Uncommitted {
         }
     }
 
-    fn fill(&self, file: &LeftFile, out: &File) -> io::Result<()> {
+    pub(crate) fn fill(&self, file: &LeftFile, out: &File) -> io::Result<()> {
         out.set_len(file.size)?;
         let ino = Ino(file.ino);
         let Some(data) = self.core.files.get(&ino) else { return Ok(()) };

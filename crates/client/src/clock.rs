@@ -1,9 +1,9 @@
 //! The clock by which this host's leases and lifetimes run: it goes on while the host sleeps.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::time::{ClockId, clock_gettime};
-use segue_core::nouns::Time;
+use segue_core::nouns::{Time, Timestamp};
 
 use crate::bandwidth::WeekTime;
 
@@ -63,4 +63,30 @@ fn read(clock: ClockId) -> Duration {
     let time = clock_gettime(clock);
     let secs = u64::try_from(time.tv_sec).unwrap_or(0);
     Duration::new(secs, u32::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Wall-clock time, for files.
+pub(crate) fn wall() -> Timestamp {
+    timestamp(SystemTime::now())
+}
+
+/// Wall-clock time in milliseconds, for the last use of files.
+pub(crate) fn wall_millis() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// `time` as files carry it.
+pub(crate) fn timestamp(time: SystemTime) -> Timestamp {
+    let secs = |duration: Duration| i64::try_from(duration.as_secs()).unwrap_or(i64::MAX);
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(after) => Timestamp { secs: secs(after), nanos: after.subsec_nanos() },
+        Err(before) => {
+            let before = before.duration();
+            match before.subsec_nanos() {
+                0 => Timestamp { secs: -secs(before), nanos: 0 },
+                nanos => Timestamp { secs: -secs(before) - 1, nanos: 1_000_000_000 - nanos },
+            }
+        }
+    }
 }

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use segue_core::host::cache::MinFree;
-pub use segue_core::persist::{Lm, LmError};
 use segue_core::quantity::{parse_duration, parse_size};
 use segue_core::sched::{Discipline, Modes};
 
 use crate::bandwidth::{self, Timetable};
+
+pub use segue_core::persist::{Lm, LmError};
 
 /// The disk that fsync(2) waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -110,6 +110,12 @@ fn note_taken(rank: Rank) {
     }
 }
 
+/// A mutex without a rank: while it is held no other is taken.
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // A panic elsewhere must not take the user's data with it.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

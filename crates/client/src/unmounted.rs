@@ -4,14 +4,13 @@
 //! by the mount option `cache-dir`. The list of these is a file in the state directory.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use serde::Serialize;
 
 use crate::bare::{LeftChange, uncommitted};
-use crate::state::{holder, replace_file, volumes};
+use crate::disk::files::{holder, replace_file, volumes};
 
 /// A cache directory without a mount, with changes that exist on this host only.
 #[derive(Clone, PartialEq, Debug, Serialize)]

@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use segue_client::control::types::{ClassBytes, LinkReport};
 use segue_client::quantity;
+use segue_client::replies::{ClassBytes, LinkReport};
 
 use crate::output;
 

@@ -1,6 +1,6 @@
 //! The experiment `dense`: one file of 100 GB, then one of 8 TiB that is nearly empty.
 //!
-//! What a mount does to send a large file (`client::mount::upload`) happens here without one,
+//! What a mount does to send a large file (`client::write_back::upload`) happens here without one,
 //! which would need the file's bytes on its own disk. No two chunks are alike, and each is
 //! small once it is compressed, so that a small disk takes the file.
 

@@ -1,7 +1,13 @@
 //! The mount's control socket: HTTP and JSON over a Unix socket, for the command line.
 
-mod any_path;
-pub mod types;
+pub(crate) mod conflicts;
+mod link;
+pub(crate) mod metrics;
+mod push;
+pub(crate) mod status;
+mod sync;
+mod watching;
+pub(crate) mod why;
 
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
@@ -19,12 +25,14 @@ use axum::routing::{get, post};
 use axum::{Json, Router};
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
+use sync::Scope;
 use tokio::net::UnixListener;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
-use crate::mount::{Mount, Scope, Shared};
-use types::{
+use crate::mount::{Mount, Shared};
+use crate::rank::lock;
+use crate::replies::{
     Bandwidth, BandwidthRequest, ConflictsReply, LogReply, PushReply, PushRequest, ResolveReply,
     ResolveRequest, Status, SyncReply, SyncRequest, UmountRequest, WatchRequest, WhereReply,
     WhereRequest, WhyReply, WhyRequest,
@@ -47,7 +55,7 @@ struct LinkQuery {
 
 /// The file of a control socket.
 #[derive(Debug)]
-pub(crate) struct SocketFile {
+struct SocketFile {
     path: PathBuf,
     /// Its device and inode.
     id: (u64, u64),
@@ -180,7 +188,7 @@ fn serve_routes(routes: Router, socket: &Path) -> io::Result<Control> {
 }
 
 async fn status(State(mount): State<Shared>) -> Json<Status> {
-    Json(mount.status())
+    Json(status::status(&mount))
 }
 
 async fn link(
@@ -188,19 +196,19 @@ async fn link(
     Extension(ending): Extension<Ending>,
     Query(LinkQuery { every }): Query<LinkQuery>,
 ) -> Result<Response, (StatusCode, String)> {
-    let Some(every) = every else { return Ok(Json(mount.link_report()).into_response()) };
+    let Some(every) = every else { return Ok(Json(link::link_report(&mount)).into_response()) };
     if !EVERY_MS.contains(&every) {
         let (least, most) = (EVERY_MS.start(), EVERY_MS.end());
         let words = format!("every={every}: must be from {least} to {most} milliseconds");
         return Err((StatusCode::BAD_REQUEST, words));
     }
     let (tell, told) = mpsc::channel(4);
-    tokio::spawn(ending.unless(mount.watch_link(Duration::from_millis(every), tell)));
+    tokio::spawn(ending.unless(link::watch_link(mount, Duration::from_millis(every), tell)));
     Ok(lines(told))
 }
 
 async fn bwlimit(State(mount): State<Shared>) -> Json<Bandwidth> {
-    Json(mount.bwlimit())
+    Json(mount.limiter.told())
 }
 
 async fn set_bwlimit(
@@ -208,17 +216,17 @@ async fn set_bwlimit(
     Json(request): Json<BandwidthRequest>,
 ) -> Result<Json<Bandwidth>, (StatusCode, String)> {
     match request.bwlimit.parse() {
-        Ok(timetable) => Ok(Json(mount.set_bwlimit(timetable))),
+        Ok(timetable) => Ok(Json(mount.limiter.set(timetable))),
         Err(error) => Err((StatusCode::BAD_REQUEST, format!("bwlimit: {error}"))),
     }
 }
 
 async fn log(State(mount): State<Shared>) -> Json<LogReply> {
-    Json(mount.log_listing())
+    Json(status::log_listing(&mount))
 }
 
 async fn metrics(State(mount): State<Shared>) -> impl IntoResponse {
-    ([(CONTENT_TYPE, OPEN_METRICS)], mount.metrics_text())
+    ([(CONTENT_TYPE, OPEN_METRICS)], metrics::metrics_text(&mount))
 }
 
 async fn locate(
@@ -227,21 +235,21 @@ async fn locate(
 ) -> Json<WhereReply> {
     let mut files = Vec::with_capacity(request.paths.len());
     for path in &request.paths {
-        files.push(mount.locate(path.as_bytes(), request.alone).await);
+        files.push(status::locate(&mount, path.as_bytes(), request.alone).await);
     }
     Json(WhereReply { files })
 }
 
 async fn why(State(mount): State<Shared>, Json(request): Json<WhyRequest>) -> Json<WhyReply> {
-    Json(mount.why(request.path.as_bytes()).await)
+    Json(why::why(&mount, request.path.as_bytes()).await)
 }
 
 async fn push(State(mount): State<Shared>, Json(request): Json<PushRequest>) -> Json<PushReply> {
-    Json(mount.push(&request.paths))
+    Json(push::push(&mount, &request.paths))
 }
 
 async fn conflicts(State(mount): State<Shared>) -> Json<ConflictsReply> {
-    Json(ConflictsReply { conflicts: mount.conflict_list().await })
+    Json(ConflictsReply { conflicts: conflicts::conflict_list(&mount).await })
 }
 
 async fn resolve(
@@ -250,9 +258,9 @@ async fn resolve(
 ) -> Json<ResolveReply> {
     let ResolveRequest { copy, refused, unreadable } = request;
     let found = match (refused.is_empty(), unreadable.is_empty()) {
-        (false, _) => mount.drop_refused(&refused),
-        (_, false) => mount.drop_unreadable(&unreadable),
-        _ => Ok(mount.keep_both(&copy).await),
+        (false, _) => mount.disk.for_user.refused.remove(&refused),
+        (_, false) => lock(&mount.disk.for_user.conflicts).forget_unreadable(&unreadable),
+        _ => Ok(conflicts::keep_both(&mount, &copy).await),
     };
     let error = found.as_ref().map_or_else(io::Error::to_string, |_| String::new());
     Json(ResolveReply { found: found.is_ok_and(|found| found), error })
@@ -270,7 +278,7 @@ async fn sync(
     let timeout = (request.timeout_ms > 0).then(|| Duration::from_millis(request.timeout_ms));
     let to_server = request.level != "host";
     let (tell, told) = mpsc::channel(4);
-    let syncing = mount.sync(scope, to_server, timeout, !request.waits_offline, tell);
+    let syncing = sync::sync(mount, scope, to_server, timeout, !request.waits_offline, tell);
     tokio::spawn(ending.unless(syncing));
     lines(told)
 }
@@ -291,16 +299,16 @@ async fn watch_below(
     Json(request): Json<WatchRequest>,
 ) -> Response {
     let (tell, told) = mpsc::channel(64);
-    tokio::spawn(ending.unless(mount.watch(request.path, tell)));
+    tokio::spawn(ending.unless(watching::watch(mount, request.path, tell)));
     lines(told)
 }
 
 /// For tests: a link that was cut counts as lost without 20 seconds of silence.
 #[cfg(debug_assertions)]
 async fn lose_link(State(mount): State<Shared>) -> Json<()> {
-    mount.lose_link();
+    link::lose_link(&mount);
     // Meanwhile what is known would have been noted.
-    tokio::task::spawn_blocking(move || mount.note()).await.ok();
+    tokio::task::spawn_blocking(move || mount.disk.note()).await.ok();
     Json(())
 }
 
@@ -318,7 +326,7 @@ async fn unmount(mount: Arc<Mount>, now: bool, tell: mpsc::Sender<SyncReply>, en
         }
     }
     if last.ok {
-        let left = mount.pending();
+        let left = status::pending(&mount);
         if !is_unmounted {
             // The kernel may have pages to write back first, through this process.
             let unmounting = tokio::task::spawn_blocking(move || mount.unmount(now));
@@ -341,7 +349,7 @@ async fn sync_first(
     tell: &mpsc::Sender<SyncReply>,
 ) -> Result<SyncReply, NobodyListens> {
     let (progress, mut heard) = mpsc::channel(4);
-    tokio::spawn(Arc::clone(mount).sync(Scope::All, true, None, true, progress));
+    tokio::spawn(sync::sync(Arc::clone(mount), Scope::All, true, None, true, progress));
     while let Some(reply) = heard.recv().await {
         if reply.done {
             return Ok(reply);

@@ -14,7 +14,7 @@ use crate::mount::{Shared, Written};
 
 impl FileSystem for Front {
     fn call(&self, request: Request<'_>, reply: Reply) {
-        self.mount.kernel_asks();
+        self.mount.kernel.asks();
         if self.is_of_released(&request) {
             return reply.send(Err(errno(Refusal::Stale)));
         }
@@ -45,10 +45,10 @@ impl FileSystem for Front {
     fn forget(&self, nodes: Vec<(u64, u64)>) {
         for (node, times) in nodes {
             // A file that was left behind is known by two.
-            if self.mount.node(ino(node)) == node {
-                self.mount.let_go(ino(node));
+            if self.mount.kernel.node(ino(node)) == node {
+                self.mount.kernel.let_go(ino(node));
             }
-            self.mount.forgotten(node, times);
+            self.mount.kernel.forgotten(node, times);
         }
     }
 
@@ -79,7 +79,7 @@ impl Front {
             Call::Link { node, .. } => node,
             _ => request.node(),
         };
-        self.mount.is_released(request.node()) || self.mount.is_released(other)
+        self.mount.kernel.is_released(request.node()) || self.mount.kernel.is_released(other)
     }
 
     fn name_call(&self, request: &Request<'_>, reply: Reply) {

@@ -120,7 +120,7 @@ fn add(
     }
     let is_added = listing.add_plus(&found, at + 1, name);
     if is_added && found.node != UNSAID && !DOTS.contains(&name) {
-        mount.tell_of(found.node);
+        mount.kernel.tell_of(found.node);
     }
     is_added
 }

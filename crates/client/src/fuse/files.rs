@@ -7,7 +7,8 @@ use segue_core::refusal::Refusal;
 use segue_fuse::{Answer, Entry, Errno, Outcome};
 
 use super::convert::{self, empty, entry, errno, opened, outcome};
-use crate::mount::{Allocation, Changed, Creation, OpenMode, Shared, Sight};
+use crate::mount::{Allocation, Creation, OpenMode, Shared, Sight};
+use crate::shell::Changed;
 
 const PUNCH_AND_KEEP: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
 const ZERO_AND_KEEP: i32 = libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE;
@@ -36,7 +37,7 @@ pub(super) async fn create(
 ) -> Outcome {
     let result = async {
         let (found, is_new) = mount.create_or_find(creation?, caller.clone()).await?;
-        let node = mount.node(found.ino);
+        let node = mount.kernel.node(found.ino);
         let file = match is_new {
             true => mount.add_handle(node, mode, caller)?,
             false => mount.open(node, mode, caller).await?,
@@ -44,7 +45,7 @@ pub(super) async fn create(
         Ok((found, node, file))
     };
     outcome(result.await, |(found, node, file)| {
-        let ttl = mount.kernel_lifetime(found.ino);
+        let ttl = mount.kernel.lifetime(found.ino);
         Answer::Created(Entry { node, ..entry(&mount, &found, ttl) }, opened(file))
     })
 }
@@ -61,7 +62,7 @@ pub(super) async fn written(
 
 async fn ended(mount: Shared, changed: Result<Option<Changed>, Refusal>) -> Result<(), Refusal> {
     match changed? {
-        Some(changed) => mount.waited_for(changed).await.map(drop),
+        Some(changed) => mount.shell.waited_for(changed).await.map(drop),
         None => Ok(()),
     }
 }

@@ -81,12 +81,12 @@ fn attach(front: Front, mountpoint: &Path) -> std::io::Result<FuseSession<Front>
 
 /// Finds out whether files can be passed through; an error if they must be and cannot.
 fn pass_through(mount: &Shared, session: &FuseSession<Front>) -> std::io::Result<()> {
-    let wanted = mount.options.passthrough;
+    let wanted = mount.volume.options.passthrough;
     if wanted == Passthrough::Off {
         return Ok(());
     }
     let tried = match session.agreement().has(init::PASSTHROUGH) {
-        true => mount.try_passthrough(&session.notifier()),
+        true => mount.kernel.try_passthrough(&session.notifier()),
         false => Err(std::io::Error::other("this kernel has none (it needs Linux 6.9)")),
     };
     let Err(error) = tried else { return Ok(()) };
@@ -107,25 +107,25 @@ fn pass_through(mount: &Shared, session: &FuseSession<Front>) -> std::io::Result
 /// How many file systems may lie upon each other below the mount, itself included: no more than
 /// the cache needs, so that others may be stacked upon the mount. Linux allows 2 in all.
 fn stack_depth(mount: &Shared) -> u32 {
-    if mount.options.passthrough == Passthrough::Off {
+    if mount.volume.options.passthrough == Passthrough::Off {
         return 0;
     }
-    if mount.cache_is_stacked() { 2 } else { 1 }
+    if mount.kernel.cache_is_stacked() { 2 } else { 1 }
 }
 
 fn options(mount: &Shared) -> MountOptions {
     MountOptions {
-        source: mount.url.clone(),
+        source: mount.volume.url.clone(),
         subtype: "segue".into(),
-        allow_other: mount.options.allow_other,
+        allow_other: mount.volume.options.allow_other,
         default_permissions: true,
-        read_only: mount.options.read_only || mount.owner.role == Role::Reader,
-        dev: mount.options.dev,
-        suid: mount.options.suid,
-        no_exec: mount.options.no_exec,
-        no_symfollow: mount.options.no_symfollow,
-        no_atime: mount.options.no_atime,
-        owner: (mount.owner.uid, mount.owner.gid),
+        read_only: mount.volume.options.read_only || mount.volume.owner.role == Role::Reader,
+        dev: mount.volume.options.dev,
+        suid: mount.volume.options.suid,
+        no_exec: mount.volume.options.no_exec,
+        no_symfollow: mount.volume.options.no_symfollow,
+        no_atime: mount.volume.options.no_atime,
+        owner: (mount.volume.owner.uid, mount.volume.owner.gid),
     }
 }
 
@@ -139,7 +139,7 @@ fn wishes(mount: &Shared) -> Wishes {
         | init::HANDLE_KILLPRIV_V2;
     Wishes {
         flags: wishes.flags | flags,
-        uring: mount.options.io_uring,
+        uring: mount.volume.options.io_uring,
         stack_depth_max: stack_depth(mount),
         ..wishes
     }

@@ -16,7 +16,7 @@ pub(super) async fn lookup(mount: Shared, parent: Ino, name: Given<Name>) -> Out
     let found = async {
         let name = name?;
         let found = mount.lookup(parent, &name).await?.ok_or(Refusal::NotFound)?;
-        let ttl = mount.kernel_name_lifetime(parent, &name, found.ino);
+        let ttl = mount.kernel.name_lifetime(parent, &name, found.ino);
         Ok(entry(&mount, &found, ttl))
     };
     outcome(found.await, Answer::Entry)
@@ -28,7 +28,7 @@ pub(super) async fn set_attr(
     asked: segue_fuse::SetAttr,
     caller: Caller,
 ) -> Outcome {
-    let (ino, now) = (convert::ino(node), mount.wall());
+    let (ino, now) = (convert::ino(node), mount.host.wall());
     let is_now = |given: Option<SetTime>| !matches!(given, Some(SetTime::At(..)));
     let set = SetAttr {
         mode: asked.mode.map(|mode| mode & 0o7777),

@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 use segue_fuse::{Call, Request};
 
 use super::convert::ino;
-use crate::mount::why::{Operation, hash};
+use crate::waits::{Operation, hash};
 
 pub(super) fn operation_of(request: &Request<'_>) -> Operation {
     let (name, child) = match &request.call {

@@ -18,7 +18,7 @@ use super::Front;
 use super::operation::operation_of;
 use super::signals::{self, Fate};
 use crate::mount::Shared;
-use crate::mount::why::{Operation, Steps};
+use crate::waits::{Operation, Steps};
 
 /// How often a caller is looked at of whose signals, or of whose further signals, the kernel
 /// does not tell.
@@ -59,7 +59,7 @@ impl Asked {
 /// Gives an answer. The kernel knows an inode once it has taken in the answer that tells of it.
 fn give(mount: &Shared, reply: Reply, outcome: Outcome) {
     if let Ok(Answer::Entry(entry) | Answer::Created(entry, _)) = &outcome {
-        mount.tell_of(entry.node);
+        mount.kernel.tell_of(entry.node);
     }
     reply.send(outcome);
 }
@@ -76,7 +76,7 @@ impl Front {
     ) {
         let mut work: Work = Box::pin(work);
         let _entered = self.runtime.enter();
-        let answering = self.mount.kernel_hears();
+        let answering = self.mount.kernel.hears();
         // A task is polled again when it is spawned, so this waker need not wake anybody.
         match work.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => give(&self.mount, reply, outcome),
@@ -96,12 +96,13 @@ impl Front {
         let waiting = self.interrupts.wait(asked.unique, tell);
         let mount = Shared::clone(&self.mount);
         let (began, steps) = (Instant::now(), Steps::default());
-        let under_way = mount.begin_wait(asked.unique, asked.operation, steps.clone());
+        let under_way =
+            mount.slows.begin(asked.unique, asked.operation, steps.clone(), mount.host.now());
         self.runtime.spawn(async move {
             let _waiting = waiting;
             let mut reply = Some(reply);
             let answered = poll_fn(|context| {
-                let _answering = mount.kernel_hears();
+                let _answering = mount.kernel.hears();
                 let outcome = ready!(steps.within(|| work.as_mut().poll(context)));
                 if let Some(reply) = reply.take() {
                     give(&mount, reply, outcome);
@@ -112,14 +113,14 @@ impl Front {
                 biased;
                 () = answered => {
                     drop(under_way);
-                    mount.ended(asked.operation, began.elapsed(), steps);
+                    mount.slows.end(asked.operation, began.elapsed(), steps, mount.host.now());
                     return;
                 }
                 () = given_up(&mount, asked, told) => {}
             }
             drop(under_way);
             reply.into_iter().for_each(|reply| reply.send(Err(Errno::INTR)));
-            mount.ended(asked.operation, began.elapsed(), steps);
+            mount.slows.end(asked.operation, began.elapsed(), steps, mount.host.now());
             if matches!(asked.kind, Kind::Close | Kind::Sync) {
                 // It would only hear what becomes of it, and tell nobody.
                 return;

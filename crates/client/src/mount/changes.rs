@@ -11,7 +11,9 @@ use segue_core::nouns::{Attr, Caller, Class, Dentry, Ino, Name, NewNode, Record,
 use segue_core::refusal::Refusal;
 use segue_rpc::Rpc;
 
-use super::{Changed, Mount, lock};
+use crate::mount::Mount;
+use crate::rank::lock;
+use crate::shell::Changed;
 
 /// A new inode under a new name.
 #[derive(Clone, Debug)]
@@ -25,35 +27,16 @@ pub(crate) struct Creation {
 }
 
 impl Mount {
-    /// Logs `record`, which needs no answer of the server.
-    pub(super) fn log_record(&self, record: Record, caller: Caller) -> Result<(), Refusal> {
-        self.call(Call::Change { record, caller, claim: None, expects: None }).map(drop)
-    }
-
     /// Carries out a change of names or attributes. Returns the inode that it is about.
     async fn change(&self, call: NameCall, caller: Caller) -> Result<Option<Ino>, Refusal> {
         let call = Call::Name(call, caller);
         let Changed { ino, made, slowed_by, .. } =
-            self.call_asking(&Rpc::new(Class::Fetch), call).await?;
+            self.shell.call_asking(&Rpc::new(Class::Fetch), call).await?;
         if let Some(record) = made {
-            lock(&self.conflicts).changed(&record);
-            self.slow_down(slowed_by).await;
+            lock(&self.disk.for_user.conflicts).changed(&record);
+            self.shell.slow_down(slowed_by).await;
         }
         Ok(ino)
-    }
-
-    pub(super) async fn new_ino(&self) -> Result<Ino, Refusal> {
-        loop {
-            let taken = lock(&self.numbers).take_ino();
-            match taken.map_err(|error| self.disk_refusal("state.json", &error))? {
-                Some(ino) => return Ok(ino),
-                None => {
-                    let grant = self.remote.grant().await?;
-                    let added = lock(&self.numbers).add_grant(grant);
-                    added.map_err(|error| self.disk_refusal("state.json", &error))?;
-                }
-            }
-        }
     }
 
     /// Makes a new inode under a new name.
@@ -144,6 +127,6 @@ impl Mount {
 
     /// The last handle of a file without names is closed.
     pub(super) fn release_orphan(&self, ino: Ino, caller: Caller) -> Result<(), Refusal> {
-        self.log_record(Record::Release { ino }, caller)
+        self.shell.log_record(Record::Release { ino }, caller)
     }
 }

@@ -10,7 +10,7 @@ use segue_core::nouns::{Class, Outcome};
 use segue_core::refusal::Refusal;
 use segue_rpc::Rpc;
 
-use super::Mount;
+use crate::mount::Mount;
 
 impl Mount {
     /// Copies from one open file to another, and returns how many bytes.
@@ -18,14 +18,14 @@ impl Mount {
         let (from, to) = (self.handle(from)?, self.handle(to)?);
         // Nothing of a backed container may become invalid, and what is read from one that was
         // left behind is not what the server has.
-        let is_behind = self.is_backed(to.ino) || self.left_with(&from).is_some();
+        let is_behind = self.kernel.is_backed(to.ino) || self.kernel.left_with(&from).is_some();
         if !to.writable || is_behind || self.remote.is_offline() {
             return Err(Refusal::NotSupported);
         }
         let (bytes, caller) = (asked, to.caller.clone());
         let call = Call::Clone { from: from.ino, to: to.ino, bytes, caller };
-        let copied = self.call_asking(&Rpc::new(Class::Fetch), call).await;
-        let size = self.core().tree.peek(from.ino).map_or(0, |attr| attr.size);
+        let copied = self.shell.call_asking(&Rpc::new(Class::Fetch), call).await;
+        let size = self.host.lock().tree.peek(from.ino).map_or(0, |attr| attr.size);
         match copied.ok().and_then(|copied| copied.outcome).as_deref() {
             Some(Outcome::Done { touched })
                 if touched.iter().any(|attr| attr.ino == to.ino && attr.size == size) =>

@@ -31,7 +31,7 @@ impl Reading {
     }
 
     /// The same directory, which lists `found` now: removed names leave gaps, new ones come last.
-    pub(crate) fn read_anew(&self, found: Vec<(Name, Ino)>, since: Time) -> Reading {
+    pub(super) fn read_anew(&self, found: Vec<(Name, Ino)>, since: Time) -> Reading {
         let known: HashMap<&Name, u64> =
             self.names.iter().map(|listed| (&listed.name, listed.position)).collect();
         let mut next = self.next;
@@ -65,7 +65,7 @@ pub(crate) struct DirectoryHandle {
 
 /// All of them.
 #[derive(Debug, Default)]
-pub(crate) struct Directories {
+pub(super) struct Directories {
     last: u64,
     open: HashMap<u64, Arc<DirectoryHandle>>,
 }

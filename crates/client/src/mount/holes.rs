@@ -8,14 +8,16 @@
 
 use std::io;
 use std::ops::Range;
+use std::sync::Arc;
 
 use segue_core::host::call::{By, Call, EditCall, What};
 use segue_core::nouns::{Ino, Version};
 use segue_core::refusal::Refusal;
 use segue_core::wire::Sought;
 
-use super::{Changed, Mount, Shared};
-use crate::state::Container;
+use crate::disk::files::Container;
+use crate::mount::Mount;
+use crate::shell::Changed;
 
 /// What fallocate(2) is to do with a range.
 #[derive(Clone, Debug)]
@@ -43,19 +45,35 @@ struct Known {
     sought: Sought,
 }
 
+/// The same in a container that nobody changes.
+fn seek_in(container: &Container, offset: u64, sight: Sight) -> io::Result<Option<u64>> {
+    let size = container.len()?;
+    let mut at = offset;
+    while at < size {
+        let data = container.next_data(at..size)?;
+        match sight {
+            Sight::Data => return Ok((!data.is_empty()).then_some(data.start)),
+            Sight::Hole if at < data.start => return Ok(Some(at)),
+            Sight::Hole if data.is_empty() => return Ok(Some(at)),
+            Sight::Hole => at = data.end,
+        }
+    }
+    Ok((sight == Sight::Hole && offset < size).then_some(size))
+}
+
 impl Mount {
     /// fallocate(2).
     pub(crate) fn allocate(
-        self: &Shared,
+        self: &Arc<Self>,
         handle: u64,
         asked: Allocation,
     ) -> Result<Option<Changed>, Refusal> {
         let ino = self.handle(handle)?.ino;
-        let size = self.core().tree.peek(ino).ok_or(Refusal::Stale)?.size;
+        let size = self.host.lock().tree.peek(ino).ok_or(Refusal::Stale)?.size;
         let Range { start, end } = asked.range;
         let end = if asked.keeps_size { end.min(size) } else { end };
         if !asked.zeroes {
-            self.check_room(0)?;
+            self.disk.check_room(0)?;
         }
         let what = match asked.zeroes {
             true if start < end => What::Zeros(start..end),
@@ -63,33 +81,33 @@ impl Mount {
             _ => return Ok(None),
         };
         let (by, kills_set_ids) = (By::Handle(handle), asked.kills_set_ids);
-        self.begin(Call::Edit(EditCall { ino, by, what, kills_set_ids }), &[]).map(Some)
+        self.shell.begin(Call::Edit(EditCall { ino, by, what, kills_set_ids }), &[]).map(Some)
     }
 
     /// Where what is looked for begins, from `offset` on; `None` if there is none. The end of
     /// file is a hole.
     pub(crate) async fn seek(
-        self: &Shared,
+        self: &Arc<Self>,
         handle: u64,
         offset: u64,
         sight: Sight,
     ) -> Result<Option<u64>, Refusal> {
         let handle = self.handle(handle)?;
-        if let Some(container) = self.left_with(&handle) {
+        if let Some(container) = self.kernel.left_with(&handle) {
             let found = seek_in(&container, offset, sight);
-            return found.map_err(|error| self.disk_refusal("containers", &error));
+            return found.map_err(|error| self.disk.disk_refusal("containers", &error));
         }
         let ino = handle.ino;
-        if self.core().handles.writer(ino).is_some() {
+        if self.host.lock().handles.writer(ino).is_some() {
             // What was written through a map is in the kernel's pages only, until these go.
-            self.kernel.forget_data(ino);
-            self.kernel.forgotten().await;
+            self.kernel.cache.forget_data(ino);
+            self.kernel.cache.forgotten().await;
         }
         // If it stays unknown whose data these are, they may be anything.
-        let unknown = self.fetch(ino, 0..0).await.is_err();
+        let unknown = self.shell.fetch(ino, 0..0).await.is_err();
         let (mut at, mut known) = (offset, None);
         loop {
-            let size = self.core().tree.peek(ino).ok_or(Refusal::Stale)?.size;
+            let size = self.host.lock().tree.peek(ino).ok_or(Refusal::Stale)?.size;
             if offset >= size {
                 return Ok(None);
             }
@@ -117,15 +135,15 @@ impl Mount {
         known: &mut Option<Known>,
     ) -> Result<Range<u64>, Refusal> {
         let (run, container, version) = {
-            let mut core = self.core();
+            let mut core = self.host.lock();
             let file = core.file(ino).ok_or(Refusal::Stale)?;
             let (run, is_here) = file.run(range.start, range.end);
             let version = file.version();
             (run, is_here.then(|| file.container()), version)
         };
         if let Some(container) = container {
-            let data = self.open_container(ino, container)?.next_data(run);
-            return data.map_err(|error| self.disk_refusal("containers", &error));
+            let data = self.disk.open_container(ino, container)?.next_data(run);
+            return data.map_err(|error| self.disk.disk_refusal("containers", &error));
         }
         let at = run.start;
         let is_known = known.as_ref().is_some_and(|known| {
@@ -149,20 +167,4 @@ impl Mount {
         };
         Ok(if data.end > at { data } else { at..range.end })
     }
-}
-
-/// The same in a container that nobody changes.
-fn seek_in(container: &Container, offset: u64, sight: Sight) -> io::Result<Option<u64>> {
-    let size = container.len()?;
-    let mut at = offset;
-    while at < size {
-        let data = container.next_data(at..size)?;
-        match sight {
-            Sight::Data => return Ok((!data.is_empty()).then_some(data.start)),
-            Sight::Hole if at < data.start => return Ok(Some(at)),
-            Sight::Hole if data.is_empty() => return Ok(Some(at)),
-            Sight::Hole => at = data.end,
-        }
-    }
-    Ok((sight == Sight::Hole && offset < size).then_some(size))
 }

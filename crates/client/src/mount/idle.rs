@@ -17,14 +17,14 @@ const GROUPS: &str = "/sys/fs/cgroup";
 const LISTING_MAX: Duration = Duration::from_secs(1);
 
 /// The class of a fetch that process `pid` waits for; 0: one that cannot be told.
-pub(super) fn class_of(pid: u32) -> Class {
+pub(crate) fn class_of(pid: u32) -> Class {
     let is_idle = pid != 0 && (is_idle_class(pid) || is_idle_group(pid));
     if is_idle { Class::Prefetch } else { Class::Fetch }
 }
 
 /// Waits for `listing`, whose calls go with `rpc`: behind what others fetch for as long as it may
 /// keep them waiting.
-pub(super) async fn list<T>(rpc: &Rpc, listing: impl Future<Output = T>) -> T {
+pub(crate) async fn list<T>(rpc: &Rpc, listing: impl Future<Output = T>) -> T {
     tokio::pin!(listing);
     if let Ok(listed) = tokio::time::timeout(LISTING_MAX, &mut listing).await {
         return listed;

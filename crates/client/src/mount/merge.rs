@@ -7,9 +7,9 @@ use segue_core::host::call::Call;
 use segue_core::host::conflict::may_merge_later;
 use segue_core::nouns::Class;
 use segue_rpc::Rpc;
-use tokio::sync::Notify;
 
-use super::{Mount, Shared, lock};
+use crate::mount::Shared;
+use crate::rank::lock;
 
 /// A merge that could not be made is tried again after this, and after twice as long each time that
 /// it fails.
@@ -17,47 +17,35 @@ const AGAIN: Duration = Duration::from_secs(5);
 /// But no later than this.
 const AGAIN_MAX: Duration = Duration::from_secs(5 * 60);
 
-/// Wakes that task.
-#[derive(Default)]
-pub(super) struct Merges {
-    /// A conflict copy is known that was not.
-    pub(super) new: Notify,
-}
-
-impl Mount {
-    /// Merges for as long as the mount lives.
-    pub(super) async fn merge_what_was_made_twice(self: Shared) {
-        // As far as this process tried: the next one may be luckier.
-        let mut given_up = BTreeSet::new();
-        let mut pause = AGAIN;
-        loop {
-            let mut left = false;
-            let kept = lock(&self.conflicts).list();
-            for kept in kept {
-                let Some(duplicate) = kept.duplicate() else { continue };
-                let (ino, at) = (duplicate.ino, duplicate.at.clone());
-                if given_up.contains(&ino) {
-                    continue;
+/// Merges for as long as the mount lives.
+pub(super) async fn merge_what_was_made_twice(mount: Shared) {
+    // As far as this process tried: the next one may be luckier.
+    let mut given_up = BTreeSet::new();
+    let mut pause = AGAIN;
+    loop {
+        let mut left = false;
+        let kept = lock(&mount.disk.for_user.conflicts).list();
+        for kept in kept {
+            let Some(duplicate) = kept.duplicate() else { continue };
+            let (ino, at) = (duplicate.ino, duplicate.at.clone());
+            if given_up.contains(&ino) {
+                continue;
+            }
+            match mount.shell.call_asking(&Rpc::new(Class::Fetch), Call::Merge(duplicate)).await {
+                Ok(_) => {
+                    lock(&mount.disk.for_user.conflicts).forget(at.parent, at.name.as_bytes());
+                    pause = AGAIN;
                 }
-                match self.call_asking(&Rpc::new(Class::Fetch), Call::Merge(duplicate)).await {
-                    Ok(_) => {
-                        lock(&self.conflicts).forget(at.parent, at.name.as_bytes());
-                        pause = AGAIN;
-                    }
-                    Err(refusal) if may_merge_later(refusal) => left = true,
-                    Err(refusal) => {
-                        tracing::warn!(
-                            "{}: this conflict copy is not merged: {refusal}",
-                            kept.path
-                        );
-                        given_up.insert(ino);
-                    }
+                Err(refusal) if may_merge_later(refusal) => left = true,
+                Err(refusal) => {
+                    tracing::warn!("{}: this conflict copy is not merged: {refusal}", kept.path);
+                    given_up.insert(ino);
                 }
             }
-            tokio::select! {
-                () = self.merges.new.notified() => pause = AGAIN,
-                () = tokio::time::sleep(pause), if left => pause = (2 * pause).min(AGAIN_MAX),
-            }
+        }
+        tokio::select! {
+            () = mount.wakes.merges.notified() => pause = AGAIN,
+            () = tokio::time::sleep(pause), if left => pause = (2 * pause).min(AGAIN_MAX),
         }
     }
 }

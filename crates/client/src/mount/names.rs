@@ -9,15 +9,16 @@ use segue_core::refusal::Refusal;
 use segue_core::wire::Space;
 use segue_rpc::Rpc;
 
-use super::directories::ListedName;
-use super::metrics::Asked;
-use super::notes::known as noted;
-use super::{DirectoryHandle, Mount, Reading, idle, lock};
+use crate::disk::notes::known as noted;
+use crate::metrics::Asked;
+use crate::mount::directories::ListedName;
+use crate::mount::{DirectoryHandle, Mount, Reading, idle};
+use crate::rank::lock;
 
 impl Mount {
     /// Attributes of `ino`, asked for if what is known is stale.
     pub(crate) async fn getattr(&self, ino: Ino) -> Result<Attr, Refusal> {
-        let (seen, is_cached) = self.look(Look::Attr(ino)).await?;
+        let (seen, is_cached) = self.shell.look(Look::Attr(ino)).await?;
         self.metrics.looked_up(Asked::Attributes, is_cached);
         match seen {
             Seen::Attr(attr) => Ok(self.shown(attr)),
@@ -25,18 +26,10 @@ impl Mount {
         }
     }
 
-    /// Attributes of `ino` from the server, unless this host is ahead of it.
-    pub(super) async fn ask_attr(&self, ino: Ino) -> Result<Attr, Refusal> {
-        match self.look(Look::AttrAnew(ino)).await? {
-            (Seen::Attr(attr), _) => Ok(attr),
-            _ => Err(Refusal::Io),
-        }
-    }
-
     /// What `name` in `parent` is; `None`: surely nothing.
     pub(crate) async fn lookup(&self, parent: Ino, name: &Name) -> Result<Option<Attr>, Refusal> {
         let at = Dentry { parent, name: name.clone() };
-        let (seen, is_cached) = self.look(Look::Name(at)).await?;
+        let (seen, is_cached) = self.shell.look(Look::Name(at)).await?;
         self.metrics.looked_up(Asked::Name, is_cached);
         match seen {
             Seen::Name(attr) => Ok(attr.map(|attr| self.shown(attr))),
@@ -46,17 +39,17 @@ impl Mount {
 
     /// The directory that `directory` was last seen in; itself, if that is not known.
     pub(crate) fn parent(&self, directory: Ino) -> Ino {
-        self.core().tree.parent(directory).unwrap_or(directory)
+        self.host.lock().tree.parent(directory).unwrap_or(directory)
     }
 
     /// Everything in `directory`, in byte order of names, for process `pid`; 0: for none.
-    pub(super) async fn list(&self, directory: Ino, pid: u32) -> Result<Vec<(Name, Ino)>, Refusal> {
+    pub(crate) async fn list(&self, directory: Ino, pid: u32) -> Result<Vec<(Name, Ino)>, Refusal> {
         let look = Look::Names(directory);
-        if let Some(Seen::Names(names)) = self.glance(&look) {
+        if let Some(Seen::Names(names)) = self.shell.glance(&look) {
             return Ok(names);
         }
         let rpc = Rpc::new(idle::class_of(pid));
-        match idle::list(&rpc, self.look_as(&rpc, look)).await? {
+        match idle::list(&rpc, self.shell.look_as(&rpc, look)).await? {
             (Seen::Names(names), _) => Ok(names),
             _ => Err(Refusal::Io),
         }
@@ -64,7 +57,7 @@ impl Mount {
 
     /// Target of symbolic link `ino`.
     pub(crate) async fn readlink(&self, ino: Ino) -> Result<Vec<u8>, Refusal> {
-        match self.look(Look::Target(ino)).await? {
+        match self.shell.look(Look::Target(ino)).await? {
             (Seen::Target(target), _) => Ok(target),
             _ => Err(Refusal::Io),
         }
@@ -72,7 +65,7 @@ impl Mount {
 
     /// What `ino` is, as far as is known.
     pub(crate) fn kind(&self, ino: Ino) -> Kind {
-        self.core().tree.peek(ino).map_or(Kind::File, |attr| attr.kind)
+        self.host.lock().tree.peek(ino).map_or(Kind::File, |attr| attr.kind)
     }
 
     /// Attributes of what a listing of `directory` names, which is being read `since` then, as far
@@ -84,7 +77,7 @@ impl Mount {
         since: Time,
     ) -> Vec<Option<(Attr, Duration)>> {
         let inodes = names.iter().map(|listed| listed.ino);
-        let mut listed = self.core().tree.listed(directory, inodes, [since, self.now()]);
+        let mut listed = self.host.lock().tree.listed(directory, inodes, [since, self.host.now()]);
         for (attr, _) in listed.iter_mut().flatten() {
             *attr = self.shown(*attr);
         }
@@ -93,12 +86,12 @@ impl Mount {
 
     /// True if the kernel was told all that `directory` names, and may use it still.
     pub(crate) fn is_told(&self, directory: Ino) -> bool {
-        self.core().tree.is_told(directory, self.now())
+        self.host.lock().tree.is_told(directory, self.host.now())
     }
 
     /// The kernel is told all that `directory` names.
     pub(crate) fn tell(&self, directory: Ino) {
-        self.core().tree.tell(directory, self.now());
+        self.host.lock().tree.tell(directory, self.host.now());
     }
 
     /// Opens a directory for reading, by process `pid`.
@@ -123,7 +116,7 @@ impl Mount {
         match read {
             Some(reading) if !anew => Ok(reading),
             read => {
-                let since = self.now();
+                let since = self.host.now();
                 let found = self.list(directory.ino, directory.pid).await?;
                 let read = read.unwrap_or_else(|| Reading::new(first));
                 let reading = read.read_anew(found, since);
@@ -141,7 +134,7 @@ impl Mount {
     /// Space of what `ino` counts against. Without a connection, and over one that is silent, these
     /// are at once the last figures that the server told.
     pub(crate) async fn space(&self, ino: Ino) -> Result<Space, Refusal> {
-        let quota = self.core().tree.peek(ino).and_then(|attr| attr.quota);
+        let quota = self.host.lock().tree.peek(ino).and_then(|attr| attr.quota);
         let known = {
             let known = lock(&self.last_space);
             known.get(&quota).or_else(|| known.get(&None)).copied()
@@ -168,7 +161,7 @@ impl Mount {
     /// Notes the space of `quota`, or of the volume, also for the next process.
     pub(super) fn note_space(&self, quota: Option<Ino>, space: Space) {
         if lock(&self.last_space).insert(quota, space) != Some(space) {
-            noted("index.db", self.index.save_space(quota, &space));
+            noted("index.db", self.disk.index.save_space(quota, &space));
         }
     }
 }

@@ -5,30 +5,28 @@ use std::time::Duration;
 
 use segue_core::nouns::Ino;
 
-use super::{Mount, Shared};
+use crate::mount::Shared;
 
 /// The server is asked no more often than this.
 const PERIOD: Duration = Duration::from_secs(2);
 
-impl Mount {
-    /// Asks the server at first, and when something is changed, for as long as the mount lives.
-    pub(super) async fn watch_room(self: Shared) {
-        let mut quotas = BTreeSet::from([None]);
-        loop {
-            for quota in quotas {
-                let answer = self.remote.to_refresh().space(quota.unwrap_or(Ino::ROOT)).await;
-                match answer {
-                    Ok(space) => {
-                        let now = self.now();
-                        self.note_space(quota, space);
-                        self.core().room.told(quota, &space, now);
-                    }
-                    Err(refusal) => tracing::debug!("the space left is not known: {refusal}"),
+/// Asks the server at first, and when something is changed, for as long as the mount lives.
+pub(super) async fn watch_room(mount: Shared) {
+    let mut quotas = BTreeSet::from([None]);
+    loop {
+        for quota in quotas {
+            let answer = mount.remote.to_refresh().space(quota.unwrap_or(Ino::ROOT)).await;
+            match answer {
+                Ok(space) => {
+                    let now = mount.host.now();
+                    mount.note_space(quota, space);
+                    mount.host.lock().room.told(quota, &space, now);
                 }
+                Err(refusal) => tracing::debug!("the space left is not known: {refusal}"),
             }
-            tokio::time::sleep(PERIOD).await;
-            self.short_of_room.notified().await;
-            quotas = self.core().room.wanted();
         }
+        tokio::time::sleep(PERIOD).await;
+        mount.wakes.short_of_room.notified().await;
+        quotas = mount.host.lock().room.wanted();
     }
 }

@@ -18,13 +18,14 @@ use segue_rpc::{
 };
 use tokio::sync::mpsc;
 
-use super::limits::Limiter;
-use super::promises::{self, Heard, listen};
-use super::start::PARTING;
-use super::told::AtHello;
-use super::{MountPlan, lock};
+use crate::disk::files::{FoundLog, Index, KnownServer, LogFile, StateDirectory, known_volume};
 use crate::error::MountError;
-use crate::state::{FoundLog, Index, KnownServer, LogFile, StateDirectory, known_volume};
+use crate::mount::MountPlan;
+use crate::net::limits::Limiter;
+use crate::rank::lock;
+use crate::shell::promises::{self, Heard, listen};
+use crate::shell::told::AtHello;
+use crate::write_back::PARTING;
 
 /// The first connection must be there within this.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
@@ -33,16 +34,16 @@ const KNOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The link of a mount to its server, and the cached state of its volume.
 pub(super) struct MountSession {
-    pub(super) link: Link,
+    pub(crate) link: Link,
     /// `None`: the server cannot be reached, and its volume was mounted here before.
-    pub(super) welcome: Option<Arc<Welcome>>,
-    pub(super) uuid: [u8; 16],
-    pub(super) state: State,
+    pub(crate) welcome: Option<Arc<Welcome>>,
+    pub(crate) uuid: [u8; 16],
+    pub(crate) state: State,
 }
 
 /// Opens a session as the identity that this host has for the volume. With an invite a host
 /// that has none, or whose own is not accepted any more, is enrolled first.
-pub(super) async fn session(
+pub(crate) async fn session(
     plan: &MountPlan,
     url: &str,
     base: &Path,
@@ -187,9 +188,9 @@ struct CacheName {
 
 /// The open cache directory of a volume, with its log.
 pub(super) struct OpenCache {
-    pub(super) directory: StateDirectory,
-    pub(super) log: LogFile,
-    pub(super) found: FoundLog,
+    pub(crate) directory: StateDirectory,
+    pub(crate) log: LogFile,
+    pub(crate) found: FoundLog,
 }
 
 impl OpenCache {
@@ -339,13 +340,13 @@ impl HelloPlan {
 }
 
 /// An open cache, and what each new connection says of it.
-pub(super) struct State {
-    pub(super) cache: OpenCache,
-    pub(super) acked_below: Arc<AtomicU64>,
+pub(crate) struct State {
+    pub(crate) cache: OpenCache,
+    pub(crate) acked_below: Arc<AtomicU64>,
     /// The server's own calls.
-    pub(super) breaks: mpsc::Receiver<Incoming>,
-    pub(super) at_hello: AtHello,
-    pub(super) limiter: Limiter,
+    pub(crate) breaks: mpsc::Receiver<Incoming>,
+    pub(crate) at_hello: AtHello,
+    pub(crate) limiter: Limiter,
 }
 
 impl State {

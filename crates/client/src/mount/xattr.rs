@@ -8,7 +8,7 @@ use segue_core::nouns::{Caller, Ino, Kind};
 use segue_core::persist::ATTRIBUTE;
 use segue_core::refusal::Refusal;
 
-use super::Mount;
+use crate::mount::Mount;
 
 const OWN: &[u8] = b"user.segue.";
 
@@ -19,12 +19,12 @@ fn is_settable(name: &[u8]) -> bool {
 
 impl Mount {
     /// What `look` makes of the user's attributes of `ino`.
-    pub(super) async fn user_xattrs<R>(
+    async fn user_xattrs<R>(
         &self,
         ino: Ino,
         look: impl FnOnce(&XattrMap) -> R,
     ) -> Result<R, Refusal> {
-        match self.look(Look::Xattrs(ino)).await? {
+        match self.shell.look(Look::Xattrs(ino)).await? {
             (Seen::Xattrs(map), _) => Ok(look(&map)),
             _ => Err(Refusal::Io),
         }
@@ -44,10 +44,10 @@ impl Mount {
     /// `where` (host or server), `dirty` (0 or 1), `version`.
     async fn own_xattr(&self, ino: Ino, question: &[u8]) -> Result<Vec<u8>, Refusal> {
         let attr = self.getattr(ino).await?;
-        let pending = self.core().tree.is_pending(ino);
+        let pending = self.host.lock().tree.is_pending(ino);
         match question {
             b"where" => {
-                let core = self.core();
+                let core = self.host.lock();
                 let below = core.unsent_below(ino, &core.tree.path_bytes(ino));
                 let has_unsent = attr.kind == Kind::Directory && below.files > 0;
                 Ok(if pending || has_unsent { b"host".to_vec() } else { b"server".to_vec() })

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use segue_client::bandwidth::Timetable;
-use segue_client::control::types::{Bandwidth, BandwidthRequest};
 use segue_client::quantity;
+use segue_client::replies::{Bandwidth, BandwidthRequest};
 
 use super::{Context, block_on};
 use crate::exit::{Exit, Outcome};

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime};
 
-use segue_client::control::types::{Conflict, ConflictKind, ConflictsReply};
 use segue_client::quantity;
+use segue_client::replies::{Conflict, ConflictKind, ConflictsReply};
 use serde_json::json;
 
 use super::{Context, block_on};

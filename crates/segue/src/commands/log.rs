@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use segue_client::control::types::{LogRecord, LogReply};
 use segue_client::quantity;
+use segue_client::replies::{LogRecord, LogReply};
 use segue_client::unmounted::UnmountedCache;
 use serde_json::json;
 

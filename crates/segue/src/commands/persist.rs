@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{XattrFlags, removexattr, setxattr};
 use rustix::io::Errno;
-use segue_client::control::types::WhereFile;
 use segue_client::options::{Lm, LmError};
+use segue_client::replies::WhereFile;
 use serde_json::{Value, json};
 
 use super::{Context, block_on, place};

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use segue_client::control::types::{AnyPath, WhereFile, WhereReply, WhereRequest};
 use segue_client::quantity;
+use segue_client::replies::{AnyPath, WhereFile, WhereReply, WhereRequest};
 use serde_json::json;
 
 use super::{Context, block_on};

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use segue_client::control::types::{AnyPath, PushReply, PushRequest};
 use segue_client::quantity;
+use segue_client::replies::{AnyPath, PushReply, PushRequest};
 use serde_json::json;
 
 use super::{Context, block_on};

@@ -9,8 +9,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use segue_client::control::types::{Conflict, ConflictKind, ResolveReply, ResolveRequest};
 use segue_client::original_name;
+use segue_client::replies::{Conflict, ConflictKind, ResolveReply, ResolveRequest};
 use serde_json::{Value, json};
 
 use super::{Context, block_on, conflicts};

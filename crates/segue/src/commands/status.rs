@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use segue_client::control::types::{AwaitedFile, State, Status, Writers};
 use segue_client::quantity;
+use segue_client::replies::{AwaitedFile, State, Status, Writers};
 use serde_json::json;
 
 use super::{Context, block_on, bwlimit};
@@ -289,7 +289,7 @@ fn cache(status: &Status) -> String {
 
 #[cfg(test)]
 mod tests {
-    use segue_client::control::types::{Bandwidth, LinkReport};
+    use segue_client::replies::{Bandwidth, LinkReport};
 
     use super::*;
 

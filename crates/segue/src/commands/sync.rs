@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use segue_client::control::types::{AnyPath, SyncReply, SyncRequest};
 use segue_client::quantity;
+use segue_client::replies::{AnyPath, SyncReply, SyncRequest};
 use serde_json::json;
 
 use super::{Context, block_on};

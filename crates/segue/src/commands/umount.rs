@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use segue_client::control::types::{SyncReply, UmountRequest};
 use segue_client::quantity;
+use segue_client::replies::{SyncReply, UmountRequest};
 use serde_json::{Value, json};
 
 use super::{Context, block_on};

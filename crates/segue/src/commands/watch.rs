@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use segue_client::control::types::{AnyPath, WatchEvent, WatchLine, WatchRequest};
+use segue_client::replies::{AnyPath, WatchEvent, WatchLine, WatchRequest};
 
 use super::{Context, block_on};
 use crate::exit::{Exit, Failure, Outcome};

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use segue_client::control::types::{AnyPath, WhereFile, WhyOperation, WhyReply, WhyRequest};
 use segue_client::quantity;
+use segue_client::replies::{AnyPath, WhereFile, WhyOperation, WhyReply, WhyRequest};
 use serde_json::json;
 
 use super::{Context, block_on, place};

@@ -1,4 +1,4 @@
-//! The cut of `segue-core` into modules: which of them a module must not use.
+//! The cuts of `segue-core` and of a mount into modules: which of them a module must not use.
 //!
 //! The test reads text, not syntax. It looks for paths that begin at the root of the crate, as
 //! `crate::host`, as an item of `crate::{..}`, or as `super::super::host` in a file that deep.
@@ -8,21 +8,30 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A module of core, and the modules that it must not use.
-const FORBIDDEN: [(&str, &[&str]); 4] = [
+/// A crate's module, and the modules that it must not use.
+type Cut = (&'static str, &'static [&'static str]);
+
+const CORE: [Cut; 4] = [
     ("nouns", &["host", "namespace", "upkeep", "wire", "promise"]),
     ("wire", &["host", "namespace", "upkeep"]),
     ("promise", &["namespace", "host", "upkeep"]),
     ("namespace", &["host", "upkeep"]),
 ];
+
+/// The rooms of a mount, from the top. None uses one before it.
+const MOUNT: [&str; 8] =
+    ["fuse", "control", "mount", "write_back", "shell", "net", "kernel", "disk"];
+/// Both are at the top: starting a mount opens its socket and its FUSE session.
+const TOP: [&str; 3] = ["fuse", "control", "mount"];
+
 const ROOT: &str = "crate::";
 const PARENT: &str = "super::";
 
-/// The files of a module of core, and how deep in the tree of modules each is.
-fn files_of(module: &str) -> Vec<(PathBuf, usize)> {
-    let core = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/src");
-    let mut found = vec![(core.join(format!("{module}.rs")), 1)];
-    let mut directories = vec![(core.join(module), 1)];
+/// The files of a module of a crate, and how deep in the tree of modules each is.
+fn files_of(of: &str, module: &str) -> Vec<(PathBuf, usize)> {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../{of}/src"));
+    let mut found = vec![(sources.join(format!("{module}.rs")), 1)];
+    let mut directories = vec![(sources.join(module), 1)];
     while let Some((directory, depth)) = directories.pop() {
         let Ok(entries) = fs::read_dir(&directory) else { continue };
         for path in entries.map(|entry| entry.unwrap().path()) {
@@ -81,19 +90,33 @@ fn used(source: &str, depth: usize) -> Vec<String> {
     at_root.chain(climbed).flat_map(firsts).map(str::to_owned).collect()
 }
 
+/// The uses of modules that a module must not use.
+fn wrong_uses(of: &str, module: &str, forbidden: &[&str]) -> Vec<String> {
+    let files = files_of(of, module);
+    assert!(!files.is_empty(), "there is no module {module}");
+    let mut faults = Vec::new();
+    for (path, depth) in files {
+        let used = used(&fs::read_to_string(&path).unwrap(), depth);
+        let wrong = used.iter().filter(|used| forbidden.contains(&used.as_str()));
+        faults.extend(wrong.map(|used| format!("{}: {used}", path.display())));
+    }
+    faults
+}
+
 #[test]
 fn modules_of_core_use_only_modules_below_them() {
-    let mut faults = Vec::new();
-    for (module, forbidden) in FORBIDDEN {
-        let files = files_of(module);
-        assert!(!files.is_empty(), "there is no module {module}");
-        for (path, depth) in files {
-            let used = used(&fs::read_to_string(&path).unwrap(), depth);
-            let wrong = used.iter().filter(|used| forbidden.contains(&used.as_str()));
-            faults.extend(wrong.map(|used| format!("{}: {used}", path.display())));
-        }
-    }
+    let of = |(module, forbidden): (&str, &[&str])| wrong_uses("core", module, forbidden);
+    let faults: Vec<String> = CORE.into_iter().flat_map(of).collect();
     assert!(faults.is_empty(), "these uses make circles in core:\n{}", faults.join("\n"));
+}
+
+#[test]
+fn rooms_of_a_mount_use_only_rooms_below_them() {
+    let below = MOUNT.iter().enumerate().filter(|(_, room)| !TOP.contains(room));
+    let of = |(at, room): (usize, &&str)| wrong_uses("client", room, &MOUNT[..at]);
+    let faults: Vec<String> = below.flat_map(of).collect();
+    assert!(faults.is_empty(), "these uses make circles in a mount:\n{}", faults.join("\n"));
+    assert!(!wrong_uses("client", "fuse", &["mount"]).is_empty(), "uses are found");
 }
 
 #[test]

@@ -1,0 +1,76 @@
+//! The host's disk: the files of the cache directory, and what the host's actions do to them.
+
+pub(crate) mod basis;
+pub(crate) mod beside;
+pub(crate) mod conflicts;
+mod data;
+mod edit;
+pub(crate) mod files;
+pub(crate) mod notes;
+pub(crate) mod park;
+pub(crate) mod recover;
+pub(crate) mod source;
+mod space;
+mod sync;
+pub(crate) mod verify;
+
+use std::io;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
+
+use basis::Kept;
+use segue_core::refusal::Refusal;
+
+use crate::disk::files::{Containers, Index, LogFile, Numbers, Preserved};
+use crate::host::SharedHost;
+use crate::metrics::Metrics;
+use crate::rank::Ranked;
+use crate::volume::Volume;
+
+pub(crate) use edit::Log;
+pub(crate) use park::{Parking, RefusedChanges};
+
+/// What this host keeps of a volume.
+pub(crate) struct CacheDisk {
+    pub(crate) host: Arc<SharedHost>,
+    pub(crate) volume: Arc<Volume>,
+    pub(crate) metrics: Metrics,
+    pub(crate) log: Ranked<LogFile>,
+    /// Held from the beginning of a sync of the log to its end. Taken before the log.
+    pub(crate) syncing: Ranked<()>,
+    /// Held while the index is told what is known, from asking the core to the end. Taken before
+    /// the log.
+    pub(crate) noting: Ranked<()>,
+    pub(crate) numbers: Mutex<Numbers>,
+    pub(crate) containers: Containers,
+    pub(crate) preserved: Preserved,
+    pub(crate) index: Index,
+    pub(crate) for_user: ForUser,
+    /// Below this every change is settled, durably. Told to the server with each batch and with
+    /// each new connection: it forgets the outcomes below.
+    pub(crate) acked_below: Arc<AtomicU64>,
+    pub(crate) space: space::Space,
+    pub(crate) bases: Kept,
+}
+
+/// What is kept until a user has dealt with it.
+pub(crate) struct ForUser {
+    pub(crate) refused: RefusedChanges,
+    pub(crate) conflicts: Mutex<conflicts::Conflicts>,
+    pub(crate) beside: beside::CopiesBeside,
+}
+
+impl CacheDisk {
+    /// What an error of this host's disk means to an application.
+    pub(crate) fn disk_refusal(&self, what: &str, error: &io::Error) -> Refusal {
+        // Whoever asks for a size that no disk has hears of it; the disk is well.
+        if error.raw_os_error() == Some(libc::EFBIG) {
+            return Refusal::TooLarge;
+        }
+        tracing::error!("{}: {what}: {error}", self.volume.mountpoint.display());
+        match error.raw_os_error() {
+            Some(libc::ENOSPC | libc::EDQUOT) => Refusal::NoSpace,
+            _ => Refusal::Io,
+        }
+    }
+}

@@ -1,0 +1,185 @@
+//! Durability: the log, what it speaks of, and writing it anew.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use segue_core::host::cache::Scrap;
+use segue_core::refusal::Refusal;
+
+use crate::clock::wall_millis;
+use crate::disk::CacheDisk;
+use crate::disk::verify::mend;
+use crate::rank::lock;
+use crate::waits::waits;
+
+/// The log is rewritten when so much was added since it was written last, or as much as it had
+/// then, and everything is settled..
+const REWRITE_SETTLED: u64 = 1 << 20;
+/// ..or this, whatever is pending.
+const REWRITE_PENDING: u64 = 64 << 20;
+
+impl CacheDisk {
+    /// Measures the pending bytes.
+    pub(crate) fn measure_pending(&self) {
+        let log = self.log.lock().len();
+        self.host.lock().measure_pending(log);
+    }
+
+    /// Writes the log anew where that is worth its while, on a thread that may wait for the disk.
+    pub(crate) async fn tidy_log(self: &Arc<Self>) {
+        if !self.is_log_long() {
+            return;
+        }
+        let disk = Arc::clone(self);
+        let job = move || disk.rewrite_log_if(|| disk.is_log_long());
+        match tokio::task::spawn_blocking(job).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!("cannot rewrite update.log: {error}"),
+            Err(error) => tracing::error!("{error}"),
+        }
+    }
+
+    fn is_log_long(&self) -> bool {
+        let is_long = |bytes| self.log.lock().is_worth_rewriting(bytes);
+        // What is dead in it counts against the bound as well.
+        let most = self.volume.options.log_max / 8;
+        if !is_long(REWRITE_SETTLED.min(most)) {
+            return false;
+        }
+        let settled = {
+            let core = self.host.lock();
+            core.queue.is_empty() && !core.has_unsealed()
+        };
+        settled || is_long(REWRITE_PENDING.min(most))
+    }
+
+    /// Makes the log durable, with all data that it speaks of and does not have itself. What one
+    /// file lacks would cut the log off for all of them after a loss of power.
+    pub(crate) async fn sync_disk(self: &Arc<Self>) -> Result<(), Refusal> {
+        let disk = Arc::clone(self);
+        let synced = tokio::task::spawn_blocking(move || disk.sync_disk_now());
+        waits(|| "this host's disk".to_owned(), synced).await.map_err(|_| Refusal::Io)?
+    }
+
+    fn sync_disk_now(&self) -> Result<(), Refusal> {
+        let mark = self.log.lock().data_mark();
+        self.sync_data().map_err(|error| self.disk_refusal("containers", &error))?;
+        let marked = self.log.lock().data_synced(mark);
+        let synced = marked.and_then(|()| self.sync_log());
+        synced.map_err(|error| self.disk_refusal("update.log", &error))
+    }
+
+    /// The same, but that it fails where its disk does.
+    pub(crate) fn try_sync_disk(&self) -> io::Result<()> {
+        let mark = self.log.lock().data_mark();
+        self.sync_data()?;
+        self.log.lock().data_synced(mark)?;
+        self.try_sync_log()
+    }
+
+    /// Makes durable what was written and is not in the log.
+    fn sync_data(&self) -> io::Result<()> {
+        let synced = self.containers.sync().and_then(|()| self.preserved.sync());
+        synced.or_else(|error| self.mend(&error))
+    }
+
+    fn mend(&self, error: &io::Error) -> io::Result<()> {
+        mend(error, &self.log.lock(), &self.containers, &self.preserved)
+    }
+
+    /// Makes the log durable, and with it what is settled. Where its disk fails it is written anew.
+    fn sync_log(&self) -> io::Result<()> {
+        self.try_sync_log().or_else(|error| {
+            tracing::error!("cannot sync update.log: {error}; rewriting it");
+            self.rewrite_log()
+        })
+    }
+
+    /// Makes the log durable. Who comes second waits for the first: until that has ended nobody
+    /// knows what the disk has.
+    fn try_sync_log(&self) -> io::Result<()> {
+        let _syncing = self.syncing.lock();
+        let (begun, settled) = {
+            let log = self.log.lock();
+            (log.begin_sync(), self.host.lock().acked_below())
+        };
+        if let Some(sync) = begun? {
+            let ended = sync.wait();
+            self.log.lock().synced(&sync, ended)?;
+        }
+        self.acked_below.fetch_max(settled, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Writes what the log says anew, in less. The index has all of it before, and all data are
+    /// durable: also those that only the log had so far, for the new one has none itself. While it
+    /// is locked no more of them come.
+    fn rewrite_log(&self) -> io::Result<()> {
+        self.rewrite_log_if(|| true)
+    }
+
+    /// The same if it `is_wanted` once nobody else is at it: who came first may have done it.
+    fn rewrite_log_if(&self, is_wanted: impl FnOnce() -> bool) -> io::Result<()> {
+        let _noting = self.noting.lock();
+        if !is_wanted() {
+            return Ok(());
+        }
+        // Most of it before anybody waits for the log.
+        let is_settled = self.host.lock().queue.is_empty();
+        match is_settled {
+            true => self.containers.put_down()?,
+            false => self.containers.sync_all().or_else(|error| self.mend(&error))?,
+        }
+        let mut log = self.log.lock();
+        let (notes, entries, settled) = {
+            let mut core = self.host.lock();
+            (core.take_notes(), core.log_entries(), core.acked_below())
+        };
+        let synced = match entries.is_empty() {
+            true => self.containers.put_down(),
+            false => self.containers.sync_all().and_then(|()| self.preserved.sync()),
+        };
+        // Or the index would be ahead of it, if power went before the new one is there. After a
+        // failed sync only the new one can be made durable.
+        let synced = synced.and_then(|()| match log.begin_sync() {
+            Ok(Some(sync)) => log.synced(&sync, sync.wait()),
+            _ => Ok(()),
+        });
+        let index = |error: rusqlite::Error| io::Error::other(format!("index.db: {error}"));
+        let saved = synced.and_then(|()| {
+            let gone = self.index.save(&notes, log.position(), wall_millis()).map_err(index)?;
+            self.index.sync().map_err(index)?;
+            Ok(gone)
+        });
+        self.host.lock().noted(&notes, saved.is_ok());
+        for (ino, container) in saved? {
+            self.remove(Scrap::Container(ino, container));
+        }
+        log.rewrite(&entries)?;
+        self.acked_below.fetch_max(settled, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl CacheDisk {
+    /// Leaves the cache directory in order: all of it durable.
+    pub(crate) async fn end(self: &Arc<Self>) -> Result<(), Refusal> {
+        let disk = Arc::clone(self);
+        let end = move || {
+            disk.log.lock().finish();
+            disk.sync_disk_now()?;
+            disk.note()?;
+            disk.sweep();
+            let synced = disk.containers.sync_all();
+            synced.map_err(|error| disk.disk_refusal("containers", &error))?;
+            disk.index.sync().map_err(|error| {
+                tracing::error!("cannot sync index.db: {error}");
+                Refusal::Io
+            })?;
+            let clean = lock(&disk.numbers).mark_clean();
+            clean.map_err(|error| disk.disk_refusal("state.json", &error))
+        };
+        tokio::task::spawn_blocking(end).await.map_err(|_| Refusal::Io)?
+    }
+}

@@ -1,0 +1,272 @@
+//! Telling the kernel to forget: on threads of their own, because the kernel may make the
+//! teller wait for a request that only we can answer.
+//!
+//! Attributes alone make nobody wait, and are forgotten on the spot.
+//!
+//! Names and data have a thread each. Having a name looked up again takes the directory's lock,
+//! which a request may hold that waits here until data are forgotten.
+
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, RwLockReadGuard, mpsc};
+use std::time::{Duration, Instant};
+use std::{io, thread};
+
+use segue_core::host::action::TakenBack;
+use segue_core::host::cache::Nodes;
+use segue_core::nouns::{Dentry, Ino, Name};
+use segue_fuse::Notifier;
+use segue_fuse::abi::init;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use super::Told;
+use crate::rank::Ranked;
+
+/// Names are looked up again one by one if that does not take longer.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// So often it is looked whether the kernel has taken in an answer.
+const LOOK: Duration = Duration::from_millis(1);
+/// From this version of its protocol on the kernel can have all names looked up again (Linux 6.17).
+const EPOCHS: u32 = 44;
+
+/// The way to the threads.
+#[derive(Debug)]
+pub(crate) struct KernelCache {
+    data: Orders<Ino>,
+    names: Orders<(Ino, Name)>,
+    notifier: Arc<OnceLock<Notifier>>,
+    nodes: Arc<Ranked<Nodes>>,
+    /// Read while an answer is made and given.
+    answering: RwLock<()>,
+    pub(crate) told: Told,
+    /// So often it has asked for something.
+    pub(crate) requests: AtomicU64,
+}
+
+/// The other ends, until the session is there.
+#[derive(Debug)]
+pub(crate) struct KernelCacheThreads {
+    data: Worker<Ino>,
+    names: Worker<(Ino, Name)>,
+    notifier: Arc<OnceLock<Notifier>>,
+    nodes: Arc<Ranked<Nodes>>,
+}
+
+/// What a thread is to do, and how far it is.
+#[derive(Debug)]
+struct Orders<T> {
+    sender: mpsc::Sender<T>,
+    given: AtomicU64,
+    done: watch::Receiver<u64>,
+}
+
+/// The other end.
+#[derive(Debug)]
+struct Worker<T> {
+    orders: mpsc::Receiver<T>,
+    done: watch::Sender<u64>,
+}
+
+fn orders<T>() -> (Orders<T>, Worker<T>) {
+    let (sender, orders) = mpsc::channel();
+    let (tell, done) = watch::channel(0);
+    (Orders { sender, given: AtomicU64::new(0), done }, Worker { orders, done: tell })
+}
+
+impl<T> Orders<T> {
+    fn give(&self, order: T) {
+        // Without a thread there is no mount, hence no cache.
+        if self.sender.send(order).is_ok() {
+            self.given.fetch_add(1, Ordering::Release);
+        }
+    }
+
+    /// Returns when all is done that was given before.
+    async fn done(&self) {
+        let given = self.given.load(Ordering::Acquire);
+        let mut done = self.done.clone();
+        // An error means that the mount is ending.
+        done.wait_for(|done| *done >= given).await.ok();
+    }
+}
+
+impl<T: Send + 'static> Worker<T> {
+    /// Works in a thread of its own until nobody can give an order.
+    fn start(self, name: &str, work: impl Fn(T) + Send + 'static) -> std::io::Result<()> {
+        let run = move || {
+            while let Ok(order) = self.orders.recv() {
+                work(order);
+                self.done.send_modify(|done| *done += 1);
+            }
+        };
+        thread::Builder::new().name(name.into()).spawn(run).map(drop)
+    }
+}
+
+impl KernelCache {
+    /// The senders, and the threads to be.
+    pub(crate) fn new(nodes: &Arc<Ranked<Nodes>>) -> (KernelCache, KernelCacheThreads) {
+        let ((tell_data, data), (tell_names, names)) = (orders(), orders());
+        let notifier = Arc::<OnceLock<_>>::default();
+        let cache = KernelCache {
+            data: tell_data,
+            names: tell_names,
+            notifier: Arc::clone(&notifier),
+            nodes: Arc::clone(nodes),
+            answering: RwLock::new(()),
+            told: Told::default(),
+            requests: AtomicU64::new(0),
+        };
+        (cache, KernelCacheThreads { data, names, notifier, nodes: Arc::clone(nodes) })
+    }
+
+    /// The way to tell, once there is a session.
+    pub(crate) fn notifier(&self) -> Option<&Notifier> {
+        self.notifier.get()
+    }
+
+    /// Has pages and attributes of `ino` dropped.
+    pub(crate) fn forget_data(&self, ino: Ino) {
+        self.data.give(ino);
+    }
+
+    /// Has the attributes of `ino` dropped before this returns.
+    pub(crate) fn forget_attributes(&self, ino: Ino) {
+        self.forget_attributes_of(known(&self.nodes, ino));
+    }
+
+    /// The same of the kernel's inodes. Returns those of which it was told in answers that it has
+    /// not taken in yet: their attributes would be known afterwards.
+    fn forget_attributes_of(&self, mut nodes: Vec<u64>) -> Vec<u64> {
+        // Without a mount there is no cache.
+        let Some(notifier) = self.notifier.get() else { return Vec::new() };
+        nodes.retain(|node| match notifier.invalidate_attributes(*node) {
+            Ok(()) => false,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                self.nodes.lock().is_told(*node)
+            }
+            Err(error) => {
+                tracing::debug!("forget the attributes of node {node}: {error}");
+                false
+            }
+        });
+        nodes
+    }
+
+    /// Has the kernel forget the attributes of these of its inodes as soon as it has taken in the
+    /// answers that tell of them: once the processes that asked have run.
+    async fn forget_untaken(&self, mut nodes: Vec<u64>) {
+        let end = Instant::now() + PATIENCE;
+        while !nodes.is_empty() {
+            if Instant::now() > end {
+                tracing::warn!("the kernel has not taken in {} answers", nodes.len());
+                nodes.iter().for_each(|node| self.nodes.lock().untold(*node));
+                return self.forget_all_names();
+            }
+            sleep(LOOK).await;
+            nodes = self.forget_attributes_of(nodes);
+        }
+    }
+
+    /// Returns when the kernel has forgotten all data that it was to forget so far.
+    pub(crate) async fn forgotten(&self) {
+        self.data.done().await;
+    }
+
+    /// Has `name` in `parent` looked up again before it is used. What it means stays until then,
+    /// which kernels before Linux 6.2 do not know: see [`KernelCache::keeps_places`].
+    pub(crate) fn forget_name(&self, parent: Ino, name: Name) {
+        self.names.give((parent, name));
+    }
+
+    /// Held while an answer is made and given, so that [`KernelCache::answers_given`] waits for it.
+    pub(crate) fn answering(&self) -> RwLockReadGuard<'_, ()> {
+        self.answering.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns when the kernel has all answers that were made before. What is forgotten then is not
+    /// told again by one of them.
+    fn answers_given(&self) {
+        drop(self.answering.write().unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// True if all that the kernel was told can be taken back at any time, so that it may be told
+    /// for as long as the server's promises hold.
+    pub(crate) fn can_be_told_for_long(&self) -> bool {
+        let has_epochs = |kernel: &Notifier| kernel.agreement().minor >= EPOCHS;
+        self.keeps_places() && self.notifier.get().is_some_and(has_epochs)
+    }
+
+    /// Has all names looked up again before they are used, also those that nobody here knows any
+    /// more. They are dropped one after the other as they are used.
+    pub(super) fn forget_all_names(&self) {
+        let Some(notifier) = self.notifier.get() else { return };
+        if let Err(error) = notifier.increment_epoch() {
+            tracing::debug!("forget all names: {error}");
+        }
+    }
+
+    /// Has the kernel forget attributes and names. This host uses its own copies of them no more.
+    /// Returns when the kernel uses none of them.
+    pub(crate) async fn take_back(&self, taken: TakenBack) {
+        let TakenBack { inodes, mut names, places, all_names } = taken;
+        if self.keeps_places() {
+            names.extend(places);
+        }
+        // Brief: answers are made without waiting.
+        self.answers_given();
+        let nodes = inodes.iter().flat_map(|ino| known(&self.nodes, *ino)).collect();
+        let untaken = self.forget_attributes_of(nodes);
+        for Dentry { parent, name } in names {
+            self.forget_name(parent, name);
+        }
+        // A directory is locked while somebody waits for an answer about it, and the connection
+        // that the answer is to come over may wait for this.
+        let is_done = timeout(PATIENCE, self.names.done()).await.is_ok();
+        self.forget_untaken(untaken).await;
+        if all_names || !is_done {
+            self.forget_all_names();
+        }
+        if !is_done && !self.can_be_told_for_long() {
+            self.names.done().await;
+        }
+    }
+
+    /// True if who works in a directory can still tell where it is when its name is to be looked up
+    /// again. Else getcwd(2) fails there.
+    pub(crate) fn keeps_places(&self) -> bool {
+        let keeps = |kernel: &Notifier| kernel.agreement().has(init::HAS_EXPIRE_ONLY);
+        self.notifier.get().is_none_or(keeps)
+    }
+}
+
+impl KernelCacheThreads {
+    /// Starts them; they end with the last `KernelCache`.
+    pub(crate) fn start(self, notifier: Notifier) -> std::io::Result<()> {
+        let KernelCacheThreads { data, names, notifier: shared, nodes } = self;
+        shared.get_or_init(|| notifier.clone());
+        let (kernel, of_data) = (notifier.clone(), Arc::clone(&nodes));
+        data.start("forget-data", move |ino| {
+            for node in known(&of_data, ino) {
+                if let Err(error) = kernel.invalidate(node, 0..u64::MAX) {
+                    tracing::debug!("forget #{ino}: {error}");
+                }
+            }
+        })?;
+        names.start("forget-names", move |(parent, name): (Ino, Name)| {
+            let bytes = OsStr::from_bytes(name.as_bytes());
+            for node in known(&nodes, parent) {
+                if let Err(error) = notifier.expire_name(node, bytes) {
+                    tracing::debug!("forget {name} in #{parent}: {error}");
+                }
+            }
+        })
+    }
+}
+
+/// All that the kernel may know `ino` by.
+fn known(nodes: &Ranked<Nodes>, ino: Ino) -> Vec<u64> {
+    nodes.lock().all(ino).collect()
+}

@@ -1,0 +1,87 @@
+//! The chores that are due every few seconds.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use segue_core::refusal::Refusal;
+
+use crate::mount::{Mount, Shared};
+use crate::rank::lock;
+
+/// A logged change is durable at most this long after it was made.
+const SYNC_EVERY: Duration = Duration::from_secs(1);
+/// Written and still open files go to the server about this often.
+const SEAL_EVERY: u32 = 5;
+/// It is looked so often whether there are inode numbers enough.
+const GRANTS_EVERY: Duration = Duration::from_secs(5);
+/// Grants of inode numbers that are asked for without a pause: as many as a new host needs.
+const GRANTS_AT_ONCE: usize = 4;
+
+/// Syncs, seals and notes, once a second.
+pub(crate) async fn tick(mount: Shared) {
+    let mut second: u32 = 0;
+    loop {
+        tokio::time::sleep(SYNC_EVERY).await;
+        second = second.wrapping_add(1);
+        mount.disk.measure_pending();
+        mount.shell.note_maps(None).ok();
+        mount.shell.fetcher.follow_link();
+        mount.disk.tidy_log().await;
+        if mount.disk.log.lock().needs_sync()
+            && let Err(refusal) = mount.disk.sync_disk().await
+        {
+            tracing::error!(
+                "changes of the last second may not survive a crash of this host: {refusal}"
+            );
+        }
+        tidy(&mount).await;
+        if second.is_multiple_of(SEAL_EVERY) {
+            mount.shell.seal_due();
+        }
+    }
+}
+
+/// Notes what is known, and removes what nobody needs.
+pub(crate) async fn tidy(mount: &Shared) {
+    let mount = Arc::clone(mount);
+    let job = move || {
+        mount.host.lock().shrink(mount.host.now());
+        if let Err(refusal) = mount.disk.note() {
+            tracing::warn!("the index of the cache is not up to date: {refusal}");
+        }
+        let in_doubt = mount.host.lock().is_in_doubt();
+        if !in_doubt && let Err(error) = lock(&mount.disk.numbers).clear_power_loss() {
+            tracing::warn!("cannot write state.json: {error}");
+        }
+        mount.disk.let_go_of_bases();
+        mount.disk.sweep();
+    };
+    if let Err(error) = tokio::task::spawn_blocking(job).await {
+        tracing::error!("{error}");
+    }
+}
+
+/// Has numbers for files that are made without a network, for as long as the mount lives.
+/// Nothing else waits for the server's answer.
+pub(super) async fn keep_numbers(mount: Shared) {
+    loop {
+        tokio::time::sleep(GRANTS_EVERY).await;
+        if let Err(refusal) = refill_numbers(&mount).await {
+            tracing::debug!("inode numbers: {refusal}");
+        }
+    }
+}
+
+async fn refill_numbers(mount: &Mount) -> Result<(), Refusal> {
+    // A server that grants little, or the same again, is asked again later.
+    for _ in 0..GRANTS_AT_ONCE {
+        let asks = !mount.volume.options.read_only && !mount.remote.is_offline();
+        if !asks || lock(&mount.disk.numbers).are_plenty() {
+            break;
+        }
+        let grant = mount.remote.grant().await?;
+        let added = lock(&mount.disk.numbers).add_grant(grant);
+        added.map_err(|error| mount.disk.disk_refusal("state.json", &error))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,418 @@
+//! The shell of the host: gives it the calls of programs, and carries out what it decides.
+//!
+//! A call that changes something takes the core's mutex once before its disk work and once after.
+//! The log is locked from the first event to the last, so entries are appended in the order in
+//! which they were decided. Only work that takes long and appends nothing unlocks it: questions to
+//! the server and the index, deliveries, waits, the copying of bytes to preserve, and eviction. A
+//! look leaves the log alone.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use segue_core::host::action::{
+    Action, Await, CallId, Deliver, Done, Event, Gap, Query, TakenBack, Undone,
+};
+use segue_core::host::cache::Sight;
+use segue_core::host::call::{Answer, Call, EditCall, Look, Seen, What};
+use segue_core::nouns::{Attr, Caller, Class, Ino, Outcome, Record};
+use segue_core::promise::Unseen;
+use segue_core::refusal::Refusal;
+use segue_core::wire::Resume;
+use segue_rpc::Rpc;
+
+use crate::disk::CacheDisk;
+use crate::disk::park::Parking;
+use crate::host::SharedHost;
+use crate::kernel::KernelView;
+use crate::net::{Fetcher, Remote};
+use crate::rank::lock;
+use crate::volume::Volume;
+use crate::wakes::Wakes;
+
+mod bound;
+mod carry;
+mod fetch;
+mod healing;
+mod levels;
+mod lost;
+mod maps;
+pub(crate) mod promises;
+pub(crate) mod told;
+mod visible;
+
+pub(crate) use bound::Slowed;
+
+/// Gives the host events, and carries out its actions.
+pub(crate) struct Shell {
+    pub(crate) host: Arc<SharedHost>,
+    pub(crate) disk: Arc<CacheDisk>,
+    pub(crate) kernel: Arc<KernelView>,
+    pub(crate) fetcher: Arc<Fetcher>,
+    pub(crate) wakes: Arc<Wakes>,
+    pub(crate) remote: Remote,
+    pub(crate) volume: Arc<Volume>,
+    /// The number of the next call.
+    pub(crate) calls: AtomicU64,
+    pub(crate) slowed: Slowed,
+    pub(crate) unseen: Mutex<Unseen>,
+}
+
+/// The answer to a call.
+#[derive(Debug, Default)]
+pub(crate) struct Changed {
+    /// The result of a look.
+    pub(crate) seen: Option<Box<Seen>>,
+    /// Nothing was asked of the server.
+    pub(crate) is_cached: bool,
+    /// A batch was sent.
+    pub(crate) has_sent: bool,
+    /// The inode that a change of names is about.
+    pub(crate) ino: Option<Ino>,
+    /// The change of names that was logged.
+    pub(crate) made: Option<Record>,
+    /// The outcome of the change, if the call waited for that.
+    pub(crate) outcome: Option<Box<Outcome>>,
+    /// It waits for an outcome.
+    pub(crate) rest: Option<Rest>,
+    /// The update log is nearly full: the caller waits for so many bytes that it added.
+    pub(crate) slowed_by: Option<u64>,
+}
+
+/// How far a call came.
+pub(crate) enum Ran {
+    /// To its end.
+    Answered(Result<Changed, Refusal>),
+    /// To a question.
+    Asks(Asked),
+}
+
+/// Long work that a call waits for.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    Query(Query),
+    Number,
+    Fetch(Gap),
+    Pass(Sight),
+    Await(Await),
+    Evict,
+    Pause(Duration),
+    TakeBack(Box<TakenBack>),
+    Resume(Box<Resume>),
+    Renew,
+    SyncDisk,
+    Deliver(Deliver),
+    Release(Vec<Ino>),
+}
+
+/// A call under way. When its future is dropped, the host forgets it.
+pub(crate) struct Running<'a> {
+    shell: &'a Shell,
+    pub(crate) id: CallId,
+    /// It may append to the log.
+    changes: bool,
+    /// It sends a batch.
+    sends: bool,
+    made: Option<Record>,
+    /// Fates of changes that the call may still have to keep.
+    pub(crate) held: Vec<Parking<'a>>,
+    is_over: bool,
+}
+
+/// A call of which the rest is to wait for an outcome. Dropping it ends the wait.
+pub(crate) struct Rest {
+    shell: Arc<Shell>,
+    id: CallId,
+    awaited: Option<Await>,
+}
+
+impl std::fmt::Debug for Rest {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Rest").field(&self.id).finish()
+    }
+}
+
+impl Rest {
+    async fn end(mut self) -> Result<Changed, Refusal> {
+        let Some(awaited) = self.awaited.take() else { return Ok(Changed::default()) };
+        let shell = &self.shell;
+        let running = Running::of(shell, self.id);
+        let done = shell.progressed(awaited).await.map_err(Undone::from);
+        let event = Event::Done { id: running.id, done };
+        shell.go_on(&Rpc::new(Class::Fetch), running, event).await
+    }
+}
+
+impl Drop for Rest {
+    fn drop(&mut self) {
+        if self.awaited.is_some() {
+            drop(Running::of(&self.shell, self.id));
+        }
+    }
+}
+
+impl<'a> Running<'a> {
+    pub(crate) fn new(shell: &'a Shell, call: &Call) -> Running<'a> {
+        let id = CallId(shell.calls.fetch_add(1, Ordering::Relaxed));
+        let mut running = Running::of(shell, id);
+        running.changes = call.may_append();
+        running.sends = matches!(call, Call::Send(_) | Call::SendLast);
+        running
+    }
+
+    /// A call that was begun, and is in nobody else's hands.
+    fn of(shell: &'a Shell, id: CallId) -> Running<'a> {
+        let (changes, sends, is_over) = (true, false, false);
+        Running { shell, id, changes, sends, made: None, held: Vec::new(), is_over }
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.shell.hand_in(Event::Cancel(self.id), self.sends);
+        }
+    }
+}
+
+fn cannot_wait(asked: &Asked) -> Refusal {
+    tracing::error!("a call that cannot wait asks for {asked:?}");
+    Refusal::Io
+}
+
+impl Shell {
+    /// Logs `record`, which needs no answer of the server.
+    pub(crate) fn log_record(&self, record: Record, caller: Caller) -> Result<(), Refusal> {
+        self.call(Call::Change { record, caller, claim: None, expects: None }).map(drop)
+    }
+
+    async fn new_ino(&self) -> Result<Ino, Refusal> {
+        loop {
+            let taken = lock(&self.disk.numbers).take_ino();
+            match taken.map_err(|error| self.disk.disk_refusal("state.json", &error))? {
+                Some(ino) => return Ok(ino),
+                None => {
+                    let grant = self.remote.grant().await?;
+                    let added = lock(&self.disk.numbers).add_grant(grant);
+                    added.map_err(|error| self.disk.disk_refusal("state.json", &error))?;
+                }
+            }
+        }
+    }
+
+    /// Attributes of `ino` from the server, unless this host is ahead of it.
+    pub(crate) async fn ask_attr(&self, ino: Ino) -> Result<Attr, Refusal> {
+        match self.look(Look::AttrAnew(ino)).await? {
+            (Seen::Attr(attr), _) => Ok(attr),
+            _ => Err(Refusal::Io),
+        }
+    }
+
+    /// Carries out a call that asks nothing.
+    pub(crate) fn call(&self, call: Call) -> Result<Changed, Refusal> {
+        let mut running = Running::new(self, &call);
+        let event = Event::Call { id: running.id, call };
+        match self.run(&mut running, event, &[]) {
+            Ran::Answered(answer) => answer,
+            Ran::Asks(ask) => Err(cannot_wait(&ask)),
+        }
+    }
+
+    /// Carries out a call, of which the [rest](Changed::rest) may be to wait for an outcome. It may
+    /// write `bytes`.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        mut call: Call,
+        bytes: &[u8],
+    ) -> Result<Changed, Refusal> {
+        let edited = if let Call::Edit(edit) = &call { Some(edit.ino) } else { None };
+        let _writing = edited.map(|ino| self.disk.containers.writing(ino));
+        if let Call::Edit(EditCall { ino, what: What::Resize { is_backed, .. }, .. }) = &mut call {
+            *is_backed = self.kernel.is_backed(*ino);
+        }
+        let mut running = Running::new(self, &call);
+        let event = Event::Call { id: running.id, call };
+        match self.run(&mut running, event, bytes) {
+            Ran::Answered(answer) => answer,
+            Ran::Asks(Asked::Await(awaited)) => {
+                running.is_over = true;
+                let (shell, id, awaited) = (Arc::clone(self), running.id, Some(awaited));
+                let rest = Some(Rest { shell, id, awaited });
+                Ok(Changed { rest, ..Changed::default() })
+            }
+            Ran::Asks(ask) => Err(cannot_wait(&ask)),
+        }
+    }
+
+    /// Looks at the cache only.
+    pub(crate) fn glance(&self, look: &Look) -> Option<Seen> {
+        let now = self.host.moment();
+        self.host.lock().glance(look, now)
+    }
+
+    /// Looks, and asks the server if need be; and true if it was not asked.
+    pub(crate) async fn look(&self, look: Look) -> Result<(Seen, bool), Refusal> {
+        match self.glance(&look) {
+            Some(seen) => Ok((seen, true)),
+            None => self.look_as(&Rpc::new(Class::Fetch), look).await,
+        }
+    }
+
+    /// The same past the cache, with questions that go as `rpc`.
+    pub(crate) async fn look_as(&self, rpc: &Rpc, look: Look) -> Result<(Seen, bool), Refusal> {
+        let looked = self.call_asking(rpc, Call::Look(look)).await?;
+        Ok((*looked.seen.ok_or(Refusal::Io)?, looked.is_cached))
+    }
+
+    /// Carries out a call that may have to ask the server, with questions that go as `rpc`.
+    pub(crate) async fn call_asking(&self, rpc: &Rpc, call: Call) -> Result<Changed, Refusal> {
+        let running = Running::new(self, &call);
+        let event = Event::Call { id: running.id, call };
+        self.go_on(rpc, running, event).await
+    }
+
+    /// Goes on with a call that was begun.
+    async fn go_on(
+        &self,
+        rpc: &Rpc,
+        mut running: Running<'_>,
+        mut event: Event,
+    ) -> Result<Changed, Refusal> {
+        loop {
+            match self.run(&mut running, event, &[]) {
+                Ran::Answered(answer) => return answer,
+                Ran::Asks(asked) => {
+                    let done = self.answer(rpc, asked).await.map_err(Undone::from);
+                    event = Event::Done { id: running.id, done };
+                }
+            }
+        }
+    }
+
+    /// The server's answer, asked as `rpc`.
+    pub(crate) async fn answer(&self, rpc: &Rpc, asked: Asked) -> Result<Done, Refusal> {
+        match asked {
+            Asked::Query(query) => {
+                self.remote.query(rpc, query).await.map(|told| Done::Told(Box::new(told)))
+            }
+            Asked::Number => self.new_ino().await.map(Done::Number),
+            Asked::Await(awaited) => self.progressed(awaited).await,
+            Asked::Pause(time) => {
+                match time {
+                    Duration::ZERO => tokio::task::yield_now().await,
+                    time => tokio::time::sleep(time).await,
+                }
+                Ok(Done::Carried)
+            }
+            Asked::TakeBack(taken) => {
+                self.kernel.cache.take_back(*taken).await;
+                Ok(Done::Carried)
+            }
+            Asked::Renew => {
+                let (session, commit) = self.remote.renew().await?;
+                Ok(Done::Renewed { session, commit })
+            }
+            asked => {
+                tracing::error!("a call asks for {asked:?} without reason");
+                Err(Refusal::Io)
+            }
+        }
+    }
+
+    /// Carries out what follows from an event of a call, until that is answered or asks.
+    pub(crate) fn run<'a>(
+        &'a self,
+        running: &mut Running<'a>,
+        mut event: Event,
+        bytes: &[u8],
+    ) -> Ran {
+        let id = running.id;
+        let mut log = running.changes.then(|| self.disk.log.lock());
+        loop {
+            let (actions, answer) = self.apply(event, running.sends);
+            if let Some(answer) = answer {
+                running.is_over = true;
+                for action in actions {
+                    self.carry_out_action(running, action, bytes, &mut log);
+                }
+                let made = running.made.take();
+                return Ran::Answered(answer.map(|answer| Changed { made, ..answer }));
+            }
+            let mut done = None;
+            for action in actions {
+                match action {
+                    Action::Query(_, query) => return Ran::Asks(Asked::Query(query)),
+                    Action::Fetch(_, gap) => return Ran::Asks(Asked::Fetch(gap)),
+                    Action::Pass(_, sight) => return Ran::Asks(Asked::Pass(sight)),
+                    Action::Await(_, awaited) => return Ran::Asks(Asked::Await(awaited)),
+                    Action::Pause(_, time) => return Ran::Asks(Asked::Pause(time)),
+                    Action::TakeBack(_, taken) => return Ran::Asks(Asked::TakeBack(taken)),
+                    Action::Resume(_, resume) => return Ran::Asks(Asked::Resume(resume)),
+                    Action::Renew(_) => return Ran::Asks(Asked::Renew),
+                    Action::SyncDisk(_) => return Ran::Asks(Asked::SyncDisk),
+                    Action::Deliver(_, delivery) => return Ran::Asks(Asked::Deliver(delivery)),
+                    Action::Release(_, numbers) => return Ran::Asks(Asked::Release(numbers)),
+                    // A writer holds the log. It waits for the disk only.
+                    Action::Evict(_) if !running.changes => return Ran::Asks(Asked::Evict),
+                    Action::Number(_) => match self.disk.number_at_hand() {
+                        Some(ino) => done = Some(Ok(Done::Number(ino))),
+                        None => return Ran::Asks(Asked::Number),
+                    },
+                    Action::Made(record) => running.made = Some(record),
+                    action => {
+                        done = self.carry_out_action(running, action, bytes, &mut log).or(done);
+                    }
+                }
+            }
+            match done {
+                Some(done) => event = Event::Done { id, done },
+                None => {
+                    tracing::error!("a call was neither answered nor continued");
+                    return Ran::Answered(Err(Refusal::Io));
+                }
+            }
+        }
+    }
+
+    /// Gives the core an event. Returns what follows from it: actions, and the answer to the call.
+    fn apply(&self, event: Event, sends: bool) -> (Vec<Action>, Option<Result<Changed, Refusal>>) {
+        let now = self.host.moment();
+        let mut core = if sends { self.host.lock_ahead() } else { self.host.lock() };
+        core.handle(event, now);
+        let (mut actions, mut answer) = (Vec::new(), None);
+        while let Some(action) = core.poll_action() {
+            match action {
+                Action::Reply(_, result) => {
+                    answer = Some(result.map(|answer| {
+                        let Answer { seen, is_cached, ino, outcome, slowed_by, has_sent, .. } =
+                            answer;
+                        let (made, rest) = (None, None);
+                        Changed { seen, is_cached, has_sent, ino, outcome, slowed_by, made, rest }
+                    }));
+                }
+                Action::Leave(ino) => {
+                    if self.kernel.through.nodes.lock().moved(ino) {
+                        actions.push(action);
+                    }
+                }
+                Action::Renumber(ino) => self.kernel.through.nodes.lock().release(ino),
+                action => actions.push(action),
+            }
+        }
+        (actions, answer)
+    }
+
+    /// Gives the host an event that no call waits for.
+    fn hand_in(&self, event: Event, sends: bool) {
+        let (actions, _) = self.apply(event, sends);
+        actions.into_iter().for_each(|action| self.note_action(action));
+    }
+
+    /// Keeps the fate of change `seq`, of which no caller hears.
+    fn keep_held(&self, running: &Running<'_>, seq: u64) {
+        if let Some(parking) = running.held.iter().find(|held| held.kept.logged.seq == seq) {
+            // It fails with words, and the change is settled.
+            self.keep(parking).ok();
+        }
+    }
+}

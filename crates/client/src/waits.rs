@@ -1,0 +1,169 @@
+//! Why operations took as long as they did: those that had to wait, with what they waited for.
+//!
+//! What is answered at once costs nothing here. What had to wait went on as a task, and whatever in
+//! it takes time says so to that task.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use segue_core::nouns::{Ino, Time};
+
+use crate::rank::lock;
+use crate::replies::WaitedFor;
+
+/// Operations that are remembered.
+const REMEMBERED: usize = 4096;
+/// Steps of one: a long read may have more.
+const STEPS_MAX: usize = 64;
+/// Shorter waits are nobody's question.
+const SHORT: Duration = Duration::from_millis(1);
+
+tokio::task_local! {
+    static STEPS: Steps;
+}
+
+/// What one operation waited for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Steps(pub(crate) Arc<Mutex<Vec<WaitedFor>>>);
+
+impl Steps {
+    /// Does `poll`, whose waits are this operation's.
+    pub(crate) fn within<R>(&self, poll: impl FnOnce() -> R) -> R {
+        STEPS.sync_scope(self.clone(), poll)
+    }
+}
+
+/// What an operation is, as the kernel asked for it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Operation {
+    pub(crate) name: &'static str,
+    /// What it is about, or the directory of the name that it is about.
+    pub(crate) ino: Ino,
+    /// Hash of that name.
+    pub(crate) child: Option<u64>,
+    /// Who asked, 0 for the kernel.
+    pub(crate) pid: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Slow {
+    pub(crate) operation: Operation,
+    pub(crate) ended: Time,
+    pub(crate) took: Duration,
+    pub(crate) steps: Steps,
+}
+
+/// The last of them, and those that wait now, by the kernel's numbers.
+#[derive(Debug, Default)]
+pub(crate) struct Slows {
+    pub(crate) ended: Mutex<VecDeque<Slow>>,
+    pub(crate) waiting: Mutex<BTreeMap<u64, WaitingNow>>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct WaitingNow {
+    pub(crate) operation: Operation,
+    pub(crate) began: Time,
+    pub(crate) steps: Steps,
+}
+
+/// An operation that waits until this is dropped.
+pub(crate) struct UnderWay {
+    slows: Arc<Slows>,
+    unique: u64,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        lock(&self.slows.waiting).remove(&self.unique);
+    }
+}
+
+/// Waits for `work`, and says what for.
+pub(crate) async fn waits<T>(
+    for_what: impl FnOnce() -> String,
+    work: impl Future<Output = T>,
+) -> T {
+    let began = Instant::now();
+    let done = work.await;
+    let took = began.elapsed();
+    if took >= SHORT {
+        STEPS
+            .try_with(|Steps(steps)| {
+                let mut steps = lock(steps);
+                if steps.len() < STEPS_MAX {
+                    let (what, seconds) = (for_what(), took.as_secs_f64());
+                    steps.push(WaitedFor { what, seconds });
+                }
+            })
+            // Nobody waits for a chore.
+            .ok();
+    }
+    done
+}
+
+/// Of a name: an operation is known by it.
+pub(crate) fn hash(name: &[u8]) -> u64 {
+    use std::hash::{DefaultHasher, Hasher};
+    let mut hasher = DefaultHasher::new();
+    hasher.write(name);
+    hasher.finish()
+}
+
+impl Slows {
+    /// The operation that the kernel calls `unique` has to wait from `now` on.
+    pub(crate) fn begin(
+        self: &Arc<Slows>,
+        unique: u64,
+        operation: Operation,
+        steps: Steps,
+        now: Time,
+    ) -> UnderWay {
+        let waiting = WaitingNow { operation, began: now, steps };
+        lock(&self.waiting).insert(unique, waiting);
+        UnderWay { slows: Arc::clone(self), unique }
+    }
+
+    /// An operation that had to wait has ended.
+    pub(crate) fn end(&self, operation: Operation, took: Duration, steps: Steps, now: Time) {
+        if took < SHORT {
+            return;
+        }
+        let mut slows = lock(&self.ended);
+        if slows.len() >= REMEMBERED {
+            slows.pop_front();
+        }
+        slows.push_back(Slow { operation, ended: now, took, steps });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::task::{Context, Poll, Waker};
+
+    use super::*;
+
+    /// Waits are those of the operation within which they are polled, and of nobody elsewhere.
+    #[tokio::test]
+    async fn waits_are_told_to_the_operation_that_has_them() {
+        let wait =
+            |what: &'static str| waits(move || what.to_owned(), tokio::time::sleep(2 * SHORT));
+        let steps = Steps::default();
+        let mut work = pin!(async {
+            wait("one").await;
+            waits(|| "none".to_owned(), async {}).await;
+            wait("two").await;
+        });
+        std::future::poll_fn(|context| steps.within(|| work.as_mut().poll(context))).await;
+        wait("other").await;
+        let told: Vec<String> = lock(&steps.0).iter().map(|step| step.what.clone()).collect();
+        assert_eq!(told, ["one", "two"]);
+        assert!(lock(&steps.0).iter().all(|step| step.seconds >= SHORT.as_secs_f64()));
+        let mut nothing = pin!(waits(String::new, async {}));
+        let mut context = Context::from_waker(Waker::noop());
+        assert_eq!(nothing.as_mut().poll(&mut context), Poll::Ready(()));
+    }
+}
