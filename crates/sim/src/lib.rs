@@ -9,12 +9,14 @@
 //! A seed that fails is a regression test: `segue-sim SEED` shows what is left of it when all is
 //! left out that can be, `--trace` the whole run.
 
+mod apps;
 mod check;
 mod client;
 mod disk;
 mod model;
 pub mod path;
 mod plan;
+mod remote;
 mod rng;
 mod server;
 mod shorten;

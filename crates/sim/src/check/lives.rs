@@ -189,11 +189,23 @@ impl Ledger {
     }
 }
 
+/// Versions that are believed, of which inode and where.
+fn believed(mount: &Mount) -> Vec<(Ino, Version, &'static str)> {
+    let Mount { core, disk, .. } = mount;
+    let mut believed = disk.kept.index.versions();
+    for attr in core.tree.known_inodes().filter_map(|ino| core.tree.peek(ino)) {
+        believed.push((attr.ino, attr.change, "attributes"));
+        believed.push((attr.ino, attr.data_version, "data's version"));
+    }
+    let files = core.files.iter().filter(|(_, file)| !file.is_ahead());
+    believed.extend(files.map(|(ino, file)| (*ino, file.version(), "data")));
+    believed
+}
+
 /// Checks that `mount`, which was welcomed, believes no version that the server has forgotten.
 pub(crate) fn check_believed(mount: &Mount, ledger: &Ledger) -> Result<(), Violation> {
     let Some(versions) = &ledger.lives.versions else { return Ok(()) };
-    let believed = mount.believed().into_iter();
-    match believed.into_iter().find(|(_, version, _)| !versions.contains(version)) {
+    match believed(mount).into_iter().find(|(_, version, _)| !versions.contains(version)) {
         None => Ok(()),
         Some((ino, version, what)) => {
             Err(Violation(format!("{what} of #{ino} are believed as of forgotten {version}")))

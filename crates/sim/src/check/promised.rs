@@ -22,10 +22,10 @@ pub(crate) fn check(
     now: Time,
     is_told: impl Fn(Ino) -> bool,
 ) -> Result<(), Violation> {
-    if let Some(shown) = server.shown_to(mount.id) {
+    if let Some(shown) = server.shown_to(mount.disk.kept.client()) {
         check_since(mount, server, Time(shown.0 + INSTANT), |_| false)?;
     }
-    if server.may_believe(mount.id, now) {
+    if server.may_believe(mount.disk.kept.client(), now) {
         return Ok(());
     }
     // Whom the server has given up believes nothing any more.
@@ -40,7 +40,7 @@ fn check_since(
     is_told: impl Fn(Ino) -> bool,
 ) -> Result<(), Violation> {
     let tree = &mount.core.tree;
-    if mount.awaits_outcomes() {
+    if mount.remote.awaits_outcomes() {
         return Ok(());
     }
     for ino in tree.known_inodes() {

@@ -4,10 +4,11 @@
 
 use segue_core::host::cache::Known;
 use segue_core::nouns::Kind;
+use segue_core::refusal::Refusal;
 
 use super::structure::Reached;
 use crate::Violation;
-use crate::client::Mount;
+use crate::client::{Mount, POLL, Ran, Stop};
 use crate::server::{Server, content};
 
 /// Checks `mount`, which has nothing left to send, against what is reached on `server`.
@@ -18,18 +19,18 @@ pub(crate) fn check(
 ) -> Result<(), Violation> {
     check_settled(mount, server)?;
     for (directory, listing) in &reached.listings {
-        let seen = mount.at_once(server, |mount| mount.list(*directory))?;
+        let seen = at_once(mount, server, |mount| mount.list(*directory))?;
         if seen.as_ref() != Ok(listing) {
             return Err(Violation(format!("#{directory} lists {seen:?}, has {listing:?}")));
         }
     }
     for (ino, node) in &reached.nodes {
-        let attr = mount.at_once(server, |mount| mount.getattr(*ino))?;
+        let attr = at_once(mount, server, |mount| mount.getattr(*ino))?;
         if attr.as_ref() != Ok(&node.attr) {
             return Err(Violation(format!("#{ino} shows {attr:?}, is {:?}", node.attr)));
         }
         if node.attr.kind == Kind::File {
-            let bytes = mount.at_once(server, |mount| mount.read(*ino, 0..node.attr.size))?;
+            let bytes = at_once(mount, server, |mount| mount.read(*ino, 0..node.attr.size))?;
             let volume = server.volume;
             let stored = content(&mut server.snapshot(), volume, *ino)?;
             if bytes.as_ref() != Ok(&stored) {
@@ -38,6 +39,35 @@ pub(crate) fn check(
         }
     }
     Ok(())
+}
+
+/// Does `op` with a server that answers at once.
+fn at_once<R>(
+    mount: &mut Mount,
+    server: &mut Server,
+    op: impl Fn(&mut Mount) -> Result<R, Stop>,
+) -> Result<Result<R, Refusal>, Violation> {
+    mount.core.tree.set_poll(POLL);
+    let mut asked = None;
+    for _ in 0..64 {
+        let mut asking = match op(mount) {
+            Ok(result) => return Ok(Ok(result)),
+            Err(Stop::Refused(refusal)) => return Ok(Err(refusal)),
+            Err(Stop::Ask(asking)) => asking,
+            Err(Stop::Broken(violation)) => return Err(violation),
+            Err(Stop::Later) => return Err(Violation("waits for nothing".into())),
+        };
+        loop {
+            let answer = server.answer(mount.disk.kept.client(), &asking.request, &[])?;
+            match mount.tell(&asking, answer, mount.now)? {
+                Ran::Answered(Err(refusal)) => return Ok(Err(refusal)),
+                Ran::Asks(next) => asking = next,
+                _ => break,
+            }
+        }
+        asked = Some(asking.request);
+    }
+    Err(Violation(format!("asks again for ever: {asked:?}")))
 }
 
 fn check_settled(mount: &Mount, server: &Server) -> Result<(), Violation> {

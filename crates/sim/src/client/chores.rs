@@ -1,16 +1,18 @@
-//! Calls that the host starts itself, and those of its connection. No thread waits for them.
+//! Calls that no thread waits for: those that the host starts itself, batches, and the connection.
 
 use segue_core::host::action::{CallId, Done, Event, Undone};
-use segue_core::host::call::Call;
-use segue_core::nouns::Time;
+use segue_core::host::call::{Answer, Call, Ended};
+use segue_core::host::log::Lane;
+use segue_core::nouns::{Ino, Time};
 use segue_core::refusal::Refusal;
-use segue_core::wire::{Reply, Request};
+use segue_core::wire::{Hello, Reply, Request};
 
-use super::shell::{Asking, Keep, Ran};
-use super::{Mount, Purpose};
+use super::Mount;
+use super::shell::Ran;
 use crate::Violation;
 use crate::plan::Bug;
-use crate::server::Answer;
+use crate::remote::{Asking, Errand, Whose};
+use crate::server::Answer as Answered;
 
 /// Chores that no request is under way for.
 #[derive(Debug, Default)]
@@ -19,6 +21,8 @@ pub(crate) struct Chores {
     pub(super) to_start: Vec<Call>,
     /// These go on then.
     paused: Vec<(CallId, Time)>,
+    /// It is known what quotas have left.
+    pub(super) knows_room: bool,
 }
 
 impl Mount {
@@ -31,93 +35,181 @@ impl Mount {
         let now = self.now;
         let due = self.chores.paused.extract_if(.., |(_, at)| *at <= now);
         for (id, _) in due.collect::<Vec<_>>() {
-            let ran = self.run(id, Event::Done { id, done: Ok(Done::Carried) }, &[])?;
-            self.chore_goes_on(id, ran)?;
+            let ran = self.go_on_with(id, Ok(Done::Carried))?;
+            self.goes_on(Whose::Chore, id, ran)?;
         }
         self.start_chores()
     }
 
     /// Begins what the host wants begun.
-    pub(super) fn start_chores(&mut self) -> Result<(), Violation> {
+    fn start_chores(&mut self) -> Result<(), Violation> {
         for call in std::mem::take(&mut self.chores.to_start) {
-            self.start_chore(call)?;
+            self.start_as(Whose::Chore, call)?;
         }
         Ok(())
     }
 
     /// Begins a call for which no thread waits.
-    pub(super) fn start_chore(&mut self, call: Call) -> Result<(), Violation> {
+    pub(super) fn start_as(&mut self, whose: Whose, call: Call) -> Result<(), Violation> {
         let id = self.next_id();
         let ran = self.run(id, Event::Call { id, call }, &[])?;
-        self.chore_goes_on(id, ran)
+        self.goes_on(whose, id, ran)
     }
 
-    fn chore_goes_on(&mut self, id: CallId, ran: Ran) -> Result<(), Violation> {
-        match ran {
-            Ran::Waits(asking) => self.call(asking.request.clone(), Purpose::Chore(*asking)),
-            Ran::Keeps(Keep::Renew) => self.call(Request::Renew(()), Purpose::Renew(id)),
-            Ran::Keeps(Keep::Pause(time)) => self.chores.paused.push((id, Time(self.now.0 + time))),
-            Ran::Answered(_) => {}
-            ran => return Err(Violation(format!("a chore that waits: {ran:?}"))),
-        }
-        Ok(())
-    }
-
-    /// The answer to a question of a chore.
-    pub(super) fn chore_answered(
-        &mut self,
-        asking: &Asking,
-        answer: Answer,
-        asked: Time,
-    ) -> Result<(), Violation> {
-        let ran = self.tell(asking.call, answer, &asking.request, asked)?;
-        self.chore_goes_on(asking.call, ran)
-    }
-
-    /// The server says up to where it has told this session of changes.
-    pub(super) fn renewed(&mut self, id: CallId, reply: &Reply) -> Result<(), Violation> {
-        let done = match reply {
-            Reply::Renewed(renewed) => Ok(self.session.renewed(renewed.commit)),
-            _ => Err(Undone::from(Refusal::Protocol)),
-        };
-        let ran = self.run(id, Event::Done { id, done }, &[])?;
-        self.chore_goes_on(id, ran)
-    }
-
-    /// The server has let this host in over a connection that begins with `commit`. Promises of the
-    /// last one may count over it.
-    pub(super) fn resume(&mut self, commit: u64) -> Result<(), Violation> {
-        let id = self.next_id();
-        let call = Call::Resume { epoch: 1, commit };
-        let ran = self.run(id, Event::Call { id, call }, &[])?;
-        self.resumes(id, ran)
-    }
-
-    fn resumes(&mut self, id: CallId, ran: Ran) -> Result<(), Violation> {
-        match ran {
-            Ran::Keeps(Keep::Resume(resume)) => {
-                self.call(Request::Resume(*resume), Purpose::Resume(id))
+    /// A call for which no thread waits came so far.
+    pub(super) fn goes_on(&mut self, whose: Whose, id: CallId, ran: Ran) -> Result<(), Violation> {
+        match (whose, ran) {
+            (whose, Ran::Asks(asking)) => self.remote.ask(whose, *asking, self.now),
+            (Whose::Merge, ran) => return self.merge_goes_on(ran),
+            (Whose::Lane(_), Ran::Answered(answer)) => return self.has_sent(answer),
+            (Whose::Chore, Ran::Answered(_)) => {}
+            (Whose::Chore, Ran::Pauses(time)) => {
+                self.chores.paused.push((id, Time(self.now.0 + time)));
             }
-            Ran::Answered(_) => {
-                self.welcomed();
+            (Whose::Connection, Ran::Answered(_)) => {
+                self.remote.begin_session(&mut self.core, self.now);
                 self.start_chores()?;
             }
-            ran => return Err(Violation(format!("a connection that waits: {ran:?}"))),
+            (whose, ran) => return Err(Violation(format!("{whose:?} waits: {ran:?}"))),
         }
         Ok(())
     }
 
-    pub(super) fn resumed(&mut self, id: CallId, reply: Reply) -> Result<(), Violation> {
-        let done = match reply {
-            Reply::Resumed(Some(mut resumed)) => {
-                if self.bug == Some(Bug::ClientResumesAll) {
-                    resumed.changed = Default::default();
-                }
-                Ok(Done::Resumed(resumed))
+    /// Sends the next batch of each lane, if there is one and none is under way.
+    pub(crate) fn send(&mut self) -> Result<(), Violation> {
+        for lane in Lane::ALL {
+            if !self.remote.is_offline && !self.remote.is_draining(lane) {
+                self.start_as(Whose::Lane(lane), Call::Send(lane))?;
             }
-            _ => Err(Undone::from(Refusal::Unreachable)),
+        }
+        Ok(())
+    }
+
+    fn has_sent(&mut self, answer: Result<Answer, Refusal>) -> Result<(), Violation> {
+        if answer == Err(Refusal::Protocol) {
+            return Err(Violation("an answer to no batch".into()));
+        }
+        // Else they are sent again, and answered the same.
+        self.remote.unsettled = matches!(answer, Err(Refusal::NoSpace | Refusal::Io));
+        if !self.remote.unsettled {
+            self.disk.tidy_log(&mut self.core, self.now);
+        }
+        Ok(())
+    }
+
+    /// Goes on with a call that asked the server.
+    pub(crate) fn tell(
+        &mut self,
+        asking: &Asking,
+        answer: Answered,
+        asked: Time,
+    ) -> Result<Ran, Violation> {
+        let places = (&mut self.core, &mut self.disk);
+        let done = self.remote.done(places, asking, answer, [asked, self.now])?;
+        self.go_on_with(asking.call, done)
+    }
+
+    /// Takes in the answer to a request for which no thread waits.
+    pub(crate) fn answered(
+        &mut self,
+        errand: Errand,
+        (reply, body): Answered,
+        asked: Time,
+    ) -> Result<(), Violation> {
+        match errand {
+            Errand::Hello(hello) => self.greeted(&hello, reply)?,
+            Errand::Call(whose, asking) => {
+                if self.call_answered(whose, &asking, (reply, body), asked)? {
+                    return Ok(());
+                }
+            }
+            Errand::Room(quota) => {
+                if let Reply::Space(space) = reply {
+                    self.core.room.told(quota, &space, self.now);
+                }
+            }
+            Errand::Ahead(request) => {
+                let places = (&mut self.core, &mut self.disk);
+                self.remote.take_data(places, &request, (reply, body), [asked, self.now]);
+            }
+            Errand::Visible => {}
+        }
+        self.take_turn()
+    }
+
+    /// Begins what is to be begun after an answer.
+    pub(crate) fn take_turn(&mut self) -> Result<(), Violation> {
+        self.start_chores()?;
+        self.send()
+    }
+
+    /// Goes on with the call that waits for this answer. Returns true if nothing else goes on.
+    fn call_answered(
+        &mut self,
+        whose: Whose,
+        asking: &Asking,
+        answer: Answered,
+        asked: Time,
+    ) -> Result<bool, Violation> {
+        if let (Whose::Merge, Request::Compare(files), Reply::Compared(true)) =
+            (whose, &asking.request, &answer.0)
+        {
+            self.merging.same.push(files.one);
+        }
+        let is_unseen = matches!(&answer.0, Reply::Applied(applied) if !applied.visible);
+        let places = (&mut self.core, &mut self.disk);
+        let done = self.remote.done(places, asking, answer, [asked, self.now])?;
+        let is_full = asking.is_of_batch()
+            && matches!(
+                done,
+                Ok(Done::NoChunks(_)) | Err(Undone { refusal: Refusal::NoSpace, .. })
+            );
+        let ran = self.go_on_with(asking.call, done)?;
+        self.goes_on(whose, asking.call, ran)?;
+        if is_unseen {
+            self.remote.ask_for_visibility(self.now);
+        }
+        // Unless what was sent twice is done the second time.
+        self.remote.unsettled |= is_full;
+        Ok(is_full || asking.is_of_batch() && self.remote.door.is_shut_out)
+    }
+
+    /// Takes in the answer to `hello`. Then promises of the last connection may count over the new
+    /// one.
+    fn greeted(&mut self, hello: &Hello, reply: Reply) -> Result<(), Violation> {
+        let places = (&mut self.core, &mut self.disk);
+        let Some(welcome) = self.remote.greeted(places, hello, reply, self.now)? else {
+            return Ok(());
         };
-        let ran = self.run(id, Event::Done { id, done }, &[])?;
-        self.resumes(id, ran)
+        if let Some(history) = &welcome.history
+            && self.bug != Some(Bug::ClientBelievesForgotten)
+            && self.host_call(Call::Forget(history.clone()))?.is_err()
+        {
+            // The next connection tells it again.
+            self.remote.door.is_shut_out = true;
+            return Ok(());
+        }
+        self.remote.let_in(&mut self.disk, welcome.grants);
+        self.start_as(Whose::Connection, Call::Resume { epoch: 1, commit: welcome.commit })
+    }
+
+    /// These have changed on the server.
+    pub(crate) fn broken(&mut self, inodes: Vec<Ino>) -> Result<(), Violation> {
+        self.start_as(Whose::Chore, Call::TakeBack(Ended::Broken(inodes)))?;
+        self.start_chores()
+    }
+
+    /// The connection broke. Returns the threads that go on without.
+    pub(crate) fn lose_link(&mut self) -> Vec<usize> {
+        let mut waiting = Vec::new();
+        for (whose, call) in self.remote.lose_link(&mut self.core, self.now) {
+            self.core.handle(Event::Cancel(call), self.moment());
+            match whose {
+                Whose::Thread(thread) => waiting.push(thread),
+                Whose::Merge => self.merging.stop(),
+                _ => {}
+            }
+        }
+        waiting
     }
 }

@@ -4,14 +4,12 @@ use segue_core::host::action::{CallId, Event};
 use segue_core::host::call::Call;
 use segue_core::host::conflict::{Duplicate, may_merge_later};
 use segue_core::host::log::{Change, Entry, Logged};
-use segue_core::nouns::{Ino, Kind, Record, Time, Version};
-use segue_core::wire::{Reply, Request};
+use segue_core::nouns::{Ino, Kind, Record, Version};
 
-use super::outcomes::Hearing;
-use super::shell::{Asking, Ran};
-use super::{Mount, Purpose};
+use super::Mount;
+use super::shell::{Hearing, Ran};
 use crate::Violation;
-use crate::server::Answer;
+use crate::remote::Whose;
 
 /// The merge that is under way.
 #[derive(Debug, Default)]
@@ -22,11 +20,19 @@ pub(crate) struct Merging {
     /// It waits for outcomes.
     hearing: Option<Hearing>,
     /// Versions of files that the server has called the same as another one.
-    same: Vec<(Ino, Version)>,
+    pub(super) same: Vec<(Ino, Version)>,
     /// Copies that are not merged as long as this process lives.
     given_up: Vec<Ino>,
     /// How many were merged.
     pub(crate) merged: u64,
+}
+
+impl Merging {
+    /// The connection is lost: the merge begins anew.
+    pub(super) fn stop(&mut self) {
+        (self.duplicate, self.hearing) = (None, None);
+        self.same.clear();
+    }
 }
 
 impl Mount {
@@ -34,61 +40,35 @@ impl Mount {
     pub(super) fn merge(&mut self) -> Result<(), Violation> {
         if let Some(hearing) = self.merging.hearing.take() {
             return match self.heard_of(&hearing)? {
-                Some(ran) => self.merges_on(ran),
+                Some(ran) => self.goes_on(Whose::Merge, hearing.call(), ran),
                 None => {
                     self.merging.hearing = Some(hearing);
                     Ok(())
                 }
             };
         }
-        if self.merging.duplicate.is_some() || self.is_offline {
+        if self.merging.duplicate.is_some() || self.remote.is_offline {
             return Ok(());
         }
         // The one that was tried last comes last.
         let given_up = &self.merging.given_up;
-        let next = self
-            .disk
-            .kept
-            .duplicates
-            .iter()
-            .position(|duplicate| !given_up.contains(&duplicate.ino));
-        let Some(duplicate) = next.map(|at| self.disk.kept.duplicates.remove(at)) else {
-            return Ok(());
-        };
-        self.disk.kept.duplicates.push(duplicate.clone());
+        let duplicates = &mut self.disk.kept.duplicates;
+        let next = duplicates.iter().position(|duplicate| !given_up.contains(&duplicate.ino));
+        let Some(duplicate) = next.map(|at| duplicates.remove(at)) else { return Ok(()) };
+        duplicates.push(duplicate.clone());
         self.merging.duplicate = Some(duplicate.clone());
         let id = self.next_id();
         self.merging.call = Some(id);
         let ran = self.run(id, Event::Call { id, call: Call::Merge(duplicate) }, &[])?;
-        self.merges_on(ran)
+        self.goes_on(Whose::Merge, id, ran)
     }
 
-    /// The answer to a question of the merge.
-    pub(super) fn merge_answered(
-        &mut self,
-        asking: &Asking,
-        answer: Answer,
-        asked: Time,
-    ) -> Result<(), Violation> {
-        if let (Request::Compare(files), Reply::Compared(true)) = (&asking.request, &answer.0) {
-            self.merging.same.push(files.one);
-        }
-        let ran = self.tell(asking.call, answer, &asking.request, asked)?;
-        self.merges_on(ran)
-    }
-
-    fn merges_on(&mut self, ran: Ran) -> Result<(), Violation> {
+    /// The merge came so far, and asks nothing.
+    pub(super) fn merge_goes_on(&mut self, ran: Ran) -> Result<(), Violation> {
         match ran {
-            Ran::Waits(asking) => {
-                self.call(asking.request.clone(), Purpose::Merge(*asking));
-                return Ok(());
-            }
             Ran::Hears(hearing) => {
                 self.merging.hearing = Some(*hearing);
                 return Ok(());
-            }
-            Ran::Later | Ran::Delivers(_) | Ran::Keeps(_) => {
-                return Err(Violation("a merge that waits for data".into()));
             }
             Ran::Answered(answer) => {
                 let Some(duplicate) = self.merging.duplicate.take() else { return Ok(()) };
@@ -102,6 +82,7 @@ impl Mount {
                     Err(_) => self.merging.given_up.push(duplicate.ino),
                 }
             }
+            ran => return Err(Violation(format!("a merge that waits for data: {ran:?}"))),
         }
         self.merging.same.clear();
         Ok(())
@@ -120,12 +101,5 @@ impl Mount {
             true => Err(Violation(format!("#{ino} is merged away, and is the same as none"))),
             false => Ok(()),
         }
-    }
-
-    /// The connection is lost: the merge begins anew.
-    pub(super) fn stop_merging(&mut self, asking: &Asking) {
-        self.core.handle(Event::Cancel(asking.call), self.moment());
-        (self.merging.duplicate, self.merging.hearing) = (None, None);
-        self.merging.same.clear();
     }
 }

@@ -1,81 +1,83 @@
-//! The shell of the host: carries out its actions on the simulated disk.
+//! The shell of the host: gives it events, and carries out its actions until a call waits.
 
 use std::time::Duration;
 
 use segue_core::host::action::{
-    Action, Ask, CallId, Deliver, Done, Edit, Event, Fact, Gap, Now, Patience, Reach, Task, Told,
-    Undone,
+    Action, Await, CallId, Deliver, Done, Edit, Event, Now, Patience, Reach, Task, Undone,
 };
-use segue_core::host::call::{Answer, Call, Look, Seen};
+use segue_core::host::call::{Answer, Call};
 use segue_core::host::log::{Entry, Instead};
-use segue_core::nouns::{Attr, Dentry, Ino, Name, Time};
+use segue_core::nouns::{Time, Timestamp};
 use segue_core::refusal::Refusal;
-use segue_core::wire::{Fetch, Lookup, Readdir, Reply, Request, Resume};
 
-use super::outcomes::Hearing;
-use super::{Mount, RAISED_EVERY, Stop, Tried};
+use super::{EPOCH_SECS, Mount, Tried};
 use crate::Violation;
 use crate::disk::Carried;
-use crate::server::Answer as Answered;
+use crate::remote::Asking;
 
 /// Of so many changes that are to become others, one batch is made before one has.
 const SENT_MEANWHILE_EVERY: u64 = 3;
-
-/// A request that something waits for.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Asking {
-    pub(crate) request: Request,
-    /// The call of the host that asks.
-    pub(crate) call: CallId,
-}
+/// A call waits so long for a server that is out of reach.
+const GRACE: Duration = Duration::from_secs(30);
 
 /// How far a call came.
 #[derive(Debug)]
-pub(super) enum Ran {
+pub(crate) enum Ran {
     Answered(Result<Answer, Refusal>),
-    Waits(Box<Asking>),
-    /// A batch of it goes to the server.
-    Delivers(Box<Deliver>),
+    /// To a question that the server must answer.
+    Asks(Box<Asking>),
     /// Its change is logged, and it waits for the outcome.
     Hears(Box<Hearing>),
-    /// It waits for the keeping of promises.
-    Keeps(Keep),
-    /// It waits for what is on its way, and was ended.
+    /// It goes on after so long.
+    Pauses(Duration),
+    /// It waited for data that are on their way, and was ended.
     Later,
 }
 
-/// What keeps promises, or waits to.
-#[derive(Debug)]
-pub(super) enum Keep {
-    /// The server says which go on over a new connection.
-    Resume(Box<Resume>),
-    /// The server is asked for its lease.
-    Renew,
-    /// The call goes on after so long.
-    Pause(Duration),
+impl Ran {
+    fn asks(asking: Asking) -> Result<Ran, Violation> {
+        Ok(Ran::Asks(Box::new(asking)))
+    }
+}
+
+/// A call of the host that waits for an outcome.
+#[derive(Clone, Debug)]
+pub(crate) struct Hearing {
+    call: CallId,
+    awaited: Await,
+    since: Time,
+}
+
+impl Hearing {
+    pub(super) fn call(&self) -> CallId {
+        self.call
+    }
+
+    /// The next wait of the same call, whose patience began with the first one.
+    pub(crate) fn after(self, first: &Hearing) -> Hearing {
+        Hearing { since: first.since, ..self }
+    }
 }
 
 impl Mount {
-    pub(super) fn moment(&self) -> Now {
-        let link = if self.is_offline { Reach::Offline } else { Reach::Online };
-        Now { time: self.now, wall: self.wall(), link }
+    pub(crate) fn moment(&self) -> Now {
+        let link = if self.remote.is_offline { Reach::Offline } else { Reach::Online };
+        let secs = i64::try_from(self.now.0.as_secs()).unwrap_or(0);
+        let secs = EPOCH_SECS + secs + self.ahead;
+        let wall = Timestamp { secs, nanos: self.now.0.subsec_nanos() };
+        Now { time: self.now, wall, link }
     }
 
     /// Carries out a call that asks nothing and waits for nothing.
-    pub(super) fn host_call(&mut self, call: Call) -> Tried<Answer> {
-        match self.start_call(call)? {
+    pub(crate) fn host_call(&mut self, call: Call) -> Tried<Answer> {
+        match self.start_call(call, &[])? {
             Ran::Answered(answer) => Ok(answer),
             ran => Err(Violation(format!("a call that cannot wait: {ran:?}"))),
         }
     }
 
-    /// Carries out a call until it is answered or waits.
-    pub(super) fn start_call(&mut self, call: Call) -> Result<Ran, Violation> {
-        self.start_call_with(call, &[])
-    }
-
-    /// The same of one that may write `bytes`.
-    pub(super) fn start_call_with(&mut self, call: Call, bytes: &[u8]) -> Result<Ran, Violation> {
+    /// Carries out a call, which may write `bytes`, until it is answered or waits.
+    pub(crate) fn start_call(&mut self, call: Call, bytes: &[u8]) -> Result<Ran, Violation> {
         let id = self.next_id();
         self.run(id, Event::Call { id, call }, bytes)
     }
@@ -83,71 +85,6 @@ impl Mount {
     pub(super) fn next_id(&mut self) -> CallId {
         self.host_calls += 1;
         CallId(self.host_calls)
-    }
-
-    /// Goes on with a call that asked the server.
-    pub(super) fn tell(
-        &mut self,
-        call: CallId,
-        (reply, body): Answered,
-        asking: &Request,
-        asked: Time,
-    ) -> Result<Ran, Violation> {
-        let promised = self.promised(&reply);
-        if let Request::Fetch(ask) = asking {
-            let done = match reply {
-                Reply::Fetched(fetched) => self.fill(ask, &fetched, &body),
-                Reply::Refused(refused) => Err(refused.refusal),
-                _ => Err(Refusal::Protocol),
-            };
-            let done = done.map(|()| Done::Carried).map_err(Undone::from);
-            return self.run(call, Event::Done { id: call, done }, &[]);
-        }
-        let fact = match reply {
-            Reply::Node(found) => Ok(Fact::Attr(found.node)),
-            Reply::Looked(looked) => Ok(Fact::Name(looked)),
-            Reply::Page(page) => Ok(Fact::Page(page)),
-            Reply::Compared(is_same) => Ok(Fact::Same(is_same)),
-            Reply::Xattrs(xattrs) => Ok(Fact::Xattrs(xattrs.values.into_iter().collect())),
-            Reply::Refused(refused) => Err(refused.refusal),
-            _ => Err(Refusal::Protocol),
-        };
-        let told = fact.map(|fact| Done::Told(Box::new(Told { fact, promised, asked })));
-        self.run(call, Event::Done { id: call, done: told.map_err(Undone::from) }, &[])
-    }
-
-    /// Looks, or stops at a question to the server. Then the operation begins anew.
-    pub(super) fn look(&mut self, look: Look) -> Result<Seen, Stop> {
-        if let Some(seen) = self.core.glance(&look, self.moment()) {
-            return Ok(seen);
-        }
-        match self.start_call(Call::Look(look)) {
-            Ok(Ran::Answered(answer)) => Ok(*answer?.seen.ok_or(Refusal::Io)?),
-            Ok(Ran::Waits(asking)) => Err(Stop::Ask(asking)),
-            Ok(_) => Err(Stop::Later),
-            Err(violation) => Err(Stop::Broken(violation)),
-        }
-    }
-
-    pub(crate) fn getattr(&mut self, ino: Ino) -> Result<Attr, Stop> {
-        match self.look(Look::Attr(ino))? {
-            Seen::Attr(attr) => Ok(attr),
-            _ => Err(Refusal::Io.into()),
-        }
-    }
-
-    pub(crate) fn lookup(&mut self, parent: Ino, name: &Name) -> Result<Option<Attr>, Stop> {
-        match self.look(Look::Name(Dentry { parent, name: name.clone() }))? {
-            Seen::Name(attr) => Ok(attr),
-            _ => Err(Refusal::Io.into()),
-        }
-    }
-
-    pub(crate) fn list(&mut self, directory: Ino) -> Result<Vec<(Name, Ino)>, Stop> {
-        match self.look(Look::Names(directory))? {
-            Seen::Names(names) => Ok(names),
-            _ => Err(Refusal::Io.into()),
-        }
     }
 
     pub(super) fn run(
@@ -163,33 +100,18 @@ impl Mount {
             while let Some(action) = self.core.poll_action() {
                 match action {
                     Action::Reply(_, result) => answer = Some(result),
-                    Action::Query(..) | Action::Fetch(..) | Action::Renew(_) if self.is_offline => {
+                    Action::Query(..) | Action::Fetch(..) | Action::Renew(_)
+                        if self.remote.is_offline =>
+                    {
                         done = Some(Err(Refusal::Unreachable.into()));
                     }
-                    Action::Fetch(_, gap) => {
-                        let asking = Asking { request: fetch(gap), call: id };
-                        return Ok(Ran::Waits(Box::new(asking)));
-                    }
-                    Action::Await(_, awaited)
-                        if awaited.data.is_none()
-                            && !matches!(awaited.patience, Patience::AtMost(_)) =>
-                    {
-                        return Ok(Ran::Hears(Box::new(self.hearing(id, awaited))));
-                    }
-                    Action::Await(..) => {
-                        self.core.handle(Event::Cancel(id), self.moment());
-                        return Ok(Ran::Later);
-                    }
-                    Action::Resume(_, resume) => return Ok(Ran::Keeps(Keep::Resume(resume))),
-                    Action::Renew(_) => return Ok(Ran::Keeps(Keep::Renew)),
-                    Action::Pause(_, time) if !time.is_zero() => {
-                        return Ok(Ran::Keeps(Keep::Pause(time)));
-                    }
-                    Action::Deliver(_, batch) => return Ok(Ran::Delivers(Box::new(batch))),
-                    Action::Query(_, query) => {
-                        let asking = Asking { request: request(query.ask), call: id };
-                        return Ok(Ran::Waits(Box::new(asking)));
-                    }
+                    Action::Query(_, query) => return Ran::asks(Asking::query(id, query.ask)),
+                    Action::Fetch(_, gap) => return Ran::asks(Asking::fetch(id, gap)),
+                    Action::Renew(_) => return Ran::asks(Asking::renew(id)),
+                    Action::Resume(_, resume) => return Ran::asks(Asking::resume(id, *resume)),
+                    Action::Deliver(_, batch) => return self.deliver(id, batch),
+                    Action::Await(_, awaited) => return Ok(self.awaits(id, awaited)),
+                    Action::Pause(_, time) if !time.is_zero() => return Ok(Ran::Pauses(time)),
                     action => {
                         if let Action::Append(_, entry) = &action {
                             self.check_merge(id, entry)?;
@@ -210,8 +132,45 @@ impl Mount {
         }
     }
 
+    /// Goes on with a call whose action has ended.
+    pub(super) fn go_on_with(&mut self, id: CallId, done: Carried) -> Result<Ran, Violation> {
+        self.run(id, Event::Done { id, done }, &[])
+    }
+
+    fn deliver(&mut self, id: CallId, batch: Deliver) -> Result<Ran, Violation> {
+        let places = (&mut self.core, &mut self.disk);
+        match self.remote.deliver(places, (id, batch), self.now)? {
+            Some(asking) => Ran::asks(asking),
+            None => self.go_on_with(id, Err(Refusal::Changed.into())),
+        }
+    }
+
+    /// A call waits for an outcome. It does not wait for others' data, nor for a clone.
+    fn awaits(&mut self, id: CallId, awaited: Await) -> Ran {
+        if awaited.data.is_some() || matches!(awaited.patience, Patience::AtMost(_)) {
+            self.core.handle(Event::Cancel(id), self.moment());
+            return Ran::Later;
+        }
+        Ran::Hears(Box::new(Hearing { call: id, awaited, since: self.now }))
+    }
+
+    /// Lets a call go on if something was settled, or it has waited for too long.
+    pub(crate) fn heard_of(&mut self, hearing: &Hearing) -> Result<Option<Ran>, Violation> {
+        let Hearing { call, awaited, since } = hearing;
+        let has_patience = awaited.patience == Patience::Ever || self.now.since(*since) < GRACE;
+        let is_late = self.remote.is_offline && !has_patience;
+        if !is_late && self.core.progress() == awaited.since {
+            return Ok(None);
+        }
+        let done = match is_late {
+            true => Err(Undone::from(Refusal::Unreachable)),
+            false => Ok(Done::Carried),
+        };
+        self.go_on_with(*call, done).map(Some)
+    }
+
     /// Carries out a call up to its write, which is left to the caller. `None` if it ended before.
-    pub(super) fn host_call_to_write(&mut self, call: Call) -> Result<Option<Edit>, Violation> {
+    pub(crate) fn host_call_to_write(&mut self, call: Call) -> Result<Option<Edit>, Violation> {
         let id = self.next_id();
         let mut event = Event::Call { id, call };
         loop {
@@ -244,7 +203,7 @@ impl Mount {
                 return Ok(None);
             }
             Action::Wake(Task::Quotas) => {
-                self.wants_room = true;
+                self.chores.knows_room = false;
                 return Ok(None);
             }
             action => {
@@ -262,31 +221,6 @@ impl Mount {
         let Entry::Replaced(replaced) = entry else { return Ok(()) };
         let seq = replaced.taken().last().unwrap_or(1);
         if seq.is_multiple_of(SENT_MEANWHILE_EVERY) { self.send() } else { Ok(()) }
-    }
-
-    /// As if the user had asked for the newest change, without a draw that would make every run
-    /// another one.
-    pub(super) fn raise_newest(&mut self) {
-        let newest = self.core.queue.newest_seq().filter(|seq| seq.is_multiple_of(RAISED_EVERY));
-        self.core.queue.raise(&newest.into_iter().collect(), &Default::default());
-    }
-}
-
-/// The request for what is missing of a file.
-pub(super) fn fetch(Gap { ino, version, range }: Gap) -> Request {
-    let (offset, len) = (range.start, range.end - range.start);
-    Request::Fetch(Fetch { ino, version, offset, len })
-}
-
-fn request(ask: Ask) -> Request {
-    match ask {
-        Ask::Attr(ino) => Request::Getattr(ino),
-        Ask::Name(Dentry { parent, name }) => Request::Lookup(Lookup { parent, name }),
-        Ask::Page { directory, after, since, limit } => {
-            Request::Readdir(Readdir { ino: directory, after, since, limit })
-        }
-        Ask::Xattrs(ino) => Request::Xattrs(ino),
-        Ask::Same(files) => Request::Compare(files),
     }
 }
 

@@ -10,6 +10,9 @@ use segue_core::nouns::{Ino, Name, Time, touched};
 use super::HostDisk;
 use crate::plan::Bug;
 
+/// The log is rewritten when it has more entries than this.
+const LOG_ENTRIES: usize = 20;
+
 /// Names that changes in the queue touch.
 fn pending_names(core: &Host) -> BTreeSet<(Ino, Name)> {
     let record = |logged: &Logged| match &logged.change {
@@ -65,6 +68,13 @@ impl HostDisk {
             if !core.needs_container(ino, container) {
                 self.kept.containers.remove(&(ino, container));
             }
+        }
+    }
+
+    /// Rewrites a long log.
+    pub(crate) fn tidy_log(&mut self, core: &mut Host, now: Time) {
+        if self.kept.log.len() > LOG_ENTRIES {
+            self.rewrite_log(core, now);
         }
     }
 

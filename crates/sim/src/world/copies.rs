@@ -71,14 +71,14 @@ impl Images {
         mount: &mut Mount,
         ledger: &mut Ledger,
     ) -> Result<(), Violation> {
-        if std::mem::take(&mut mount.copied.took_spare) {
+        if std::mem::take(&mut mount.remote.door.took_spare) {
             self.clients += 1;
         }
-        if std::mem::take(&mut mount.copied.is_welcome) {
-            ledger.left(mount.id, &mount.disk.kept.left);
+        if std::mem::take(&mut mount.remote.door.is_welcome) {
+            ledger.left(mount.disk.kept.client(), &mount.disk.kept.left);
             lives::check_believed(mount, ledger)?;
         }
-        match mount.outbox.first() {
+        match mount.remote.outbox.first() {
             Some((_, request, _)) if mount.disk.kept.server == Some(OTHER) => {
                 Err(Violation(format!("another server is asked for {}", request.name())))
             }
@@ -205,8 +205,8 @@ impl World {
         if let Some(image) = image {
             self.server.put_back(image, self.now)?;
             for host in &mut self.hosts {
-                if let Host::Up(mount) = host {
-                    mount.copied.is_greeted = false;
+                if let Host::Up(apps) = host {
+                    apps.mount.remote.door.is_greeted = false;
                 }
             }
             self.summary.servers_put_back += 1;
@@ -258,18 +258,22 @@ impl World {
             return Ok(());
         }
         self.note_twins();
-        let lost = self.with(client, |mount| {
-            let is_shut_out = std::mem::take(&mut mount.copied.is_shut_out);
-            Ok(is_shut_out.then(|| mount.lose_link()))
+        let lost = self.with(client, |apps| {
+            let is_shut_out = std::mem::take(&mut apps.mount.remote.door.is_shut_out);
+            Ok(is_shut_out.then(|| apps.lose_link()))
         })?;
         self.went_offline(client, lost.flatten())
     }
 
     /// Each host notices that its connection to a server from before it was put back is over.
     pub(super) fn end_old_connections(&mut self) -> Result<(), Violation> {
+        if !self.options.copies {
+            return Ok(());
+        }
         for client in 0..self.hosts.len() {
-            if let Host::Up(mount) = &mut self.hosts[client] {
-                mount.copied.is_shut_out |= !mount.copied.is_greeted;
+            if let Host::Up(apps) = &mut self.hosts[client] {
+                let door = &mut apps.mount.remote.door;
+                door.is_shut_out |= !door.is_greeted;
             }
             self.shut_out(client)?;
         }
@@ -279,7 +283,7 @@ impl World {
     /// Notes which hosts are one client now.
     fn note_twins(&mut self) {
         let of = |host: &Host| match host {
-            Host::Up(mount) => mount.id,
+            Host::Up(apps) => apps.mount.disk.kept.client(),
             Host::Down(left, _) => left.0.client(),
         };
         let clients: Vec<_> = self.hosts.iter().map(of).collect();

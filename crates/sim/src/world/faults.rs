@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::draws::Who;
 use super::{Event, Host, RECONNECT, THREADS, World};
 use crate::Violation;
+use crate::apps::Apps;
 use crate::check::restart;
 use crate::client::{Mount, POLL};
 use crate::disk::{Failing, Lost};
@@ -114,7 +115,8 @@ impl World {
             return Ok(());
         }
         let now = self.time_of(client);
-        let Host::Up(mount) = &mut self.hosts[client] else { return Ok(()) };
+        let Host::Up(apps) = &mut self.hosts[client] else { return Ok(()) };
+        let mount = &mut apps.mount;
         mount.now = now;
         mount.disk.failing = Failing::default();
         match self.disk_rng.below(10) {
@@ -123,7 +125,7 @@ impl World {
                 // What is gone may be noted still, if the disk was full.
                 let (is_swarm, ledger) = (self.options.swarm, &self.server.ledger);
                 let may_be = |ino| !is_swarm || !ledger.seen.contains(&ino) || ledger.is_named(ino);
-                let done = mount.die_writing(&mut self.disk_rng, may_be)?;
+                let done = apps.die_writing(&mut self.disk_rng, may_be)?;
                 if let (Some(model), Some(done)) = (&mut self.model, &done) {
                     model.wrote(done.ino, done.offset, &done.bytes);
                 }
@@ -146,17 +148,13 @@ impl World {
         self.die_busy(client)?;
         let host = std::mem::replace(&mut self.hosts[client], Host::Down(Box::default(), 0));
         let down = match host {
-            Host::Up(mut mount) => {
-                for thread in mount.lose_link() {
+            Host::Up(mut apps) => {
+                for thread in apps.lose_link() {
                     self.after(RECONNECT, Event::Thread { client, thread });
                 }
                 self.summary.client_crashes += 1;
-                self.summary.add(&mount.disk.counts);
-                self.summary.refused += mount.refused;
-                self.summary.disk_errors += mount.disk.failing.count;
-                self.summary.renamed += mount.copied.renamed;
-                self.summary.histories += mount.copied.histories;
-                let (mut kept, mut acknowledged, next_call) = mount.die();
+                self.summary.add(&apps.counts());
+                let (mut kept, mut acknowledged, next_request) = apps.mount.die();
                 kept.lose_young(&mut self.disk_rng);
                 if kept.loses_power {
                     let lost = kept.lose_power(self.model.is_some(), &mut self.disk_rng);
@@ -165,7 +163,7 @@ impl World {
                     self.take_back(&lost);
                 }
                 acknowledged.crashed();
-                Host::Down(Box::new((kept, acknowledged)), next_call)
+                Host::Down(Box::new((kept, acknowledged)), next_request)
             }
             down => down,
         };
@@ -190,14 +188,15 @@ impl World {
 
     /// What operations led to stays if a loss of power takes less.
     pub(super) fn remember(&mut self, client: usize) {
-        let (Some(model), Host::Up(mount)) = (&self.model, &self.hosts[client]) else { return };
-        if !mount.disk.kept.loses_power {
+        let (Some(model), Host::Up(apps)) = (&self.model, &self.hosts[client]) else { return };
+        let disk = &apps.mount.disk;
+        if !disk.kept.loses_power {
             return;
         }
-        let durable = mount.disk.kept.durable_end();
+        let durable = disk.kept.durable_end();
         let last = self.past.iter().rposition(|(end, _)| *end <= durable).unwrap_or(0);
         self.past.drain(..last);
-        self.past.push((mount.disk.changed_at, model.clone()));
+        self.past.push((disk.changed_at, model.clone()));
     }
 
     fn restart(&mut self, client: usize) -> Result<(), Violation> {
@@ -205,7 +204,7 @@ impl World {
             return Ok(());
         }
         let now = self.time_of(client);
-        if let Host::Down(left, next_call) = &mut self.hosts[client] {
+        if let Host::Down(left, next_request) = &mut self.hosts[client] {
             let mut left = std::mem::take(&mut **left);
             let noted = left.0.index_has();
             let bug = self.options.bug;
@@ -215,24 +214,24 @@ impl World {
                 left = Mount::die_recovering(left, bug, now, steps)?;
                 self.summary.broken_recoveries += 1;
             }
-            let numbers = (THREADS, *next_call);
-            let mut other = Mount::start(left.clone(), numbers, bug, now)?;
+            let next_request = *next_request;
+            let mut other = Mount::start(left.clone(), next_request, bug, now)?;
             restart::check(&mut other, &noted, &self.server.ledger, self.model.as_ref())?;
-            let mut mount = Mount::start(left, numbers, bug, now)?;
-            self.server.ledger.left(mount.id, &mount.disk.kept.left);
-            mount.session.has_promises = self.options.promises;
+            let mut mount = Mount::start(left, next_request, bug, now)?;
+            self.server.ledger.left(mount.disk.kept.client(), &mount.disk.kept.left);
+            mount.remote.session.has_promises = self.options.promises;
             if !self.options.promises {
                 mount.core.tree.set_poll(POLL);
             }
-            mount.disk.failing.rng = Rng::new(*next_call ^ 5);
-            mount.reads_ahead = self.plan.more.reads_ahead;
-            mount.lingers = self.plan.more.lingers;
+            mount.disk.failing.rng = Rng::new(next_request ^ 5);
+            mount.remote.reads_ahead = self.plan.more.reads_ahead;
             mount.core.settings.lm = self.plan.more.lm;
             mount.has_limits = self.plan.more.limits_every.is_some();
-            mount.has_sessions = self.options.sessions;
-            mount.copied.may_be = self.options.copies;
-            mount.chunks.least = self.plan.more.chunks;
-            self.hosts[client] = Host::Up(Box::new(mount));
+            mount.remote.chunks.least = self.plan.more.chunks;
+            let mut apps = Apps::new(mount, THREADS, bug);
+            apps.lingers = self.plan.more.lingers;
+            apps.has_sessions = self.options.sessions;
+            self.hosts[client] = Host::Up(Box::new(apps));
             self.with(client, |_| Ok(()))?;
             self.recurs(Event::Crash(client));
         }

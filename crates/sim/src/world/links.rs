@@ -114,7 +114,8 @@ impl World {
     }
 
     pub(super) fn time_out(&mut self, client: usize, call: u64) -> Result<(), Violation> {
-        let lost = self.with(client, |mount| Ok(mount.awaits(call).then(|| mount.lose_link())))?;
+        let lost =
+            self.with(client, |apps| Ok(apps.mount.remote.awaits(call).then(|| apps.lose_link())))?;
         self.went_offline(client, lost.flatten())
     }
 

@@ -24,9 +24,10 @@ use std::time::Duration;
 use segue_core::nouns::{ClientId, Ino, Time};
 use segue_core::wire::Request;
 
+use crate::apps::{Apps, Turn};
 use crate::check::{acknowledged::Acknowledged, bounded, clean, structure, view};
-use crate::client::{Ended, Mount};
-use crate::disk::Kept;
+use crate::client::Mount;
+use crate::disk::{Failing, Kept};
 use crate::model::Model;
 use crate::plan::{Options, Plan};
 use crate::rng::Rng;
@@ -93,7 +94,7 @@ enum Event {
 }
 
 enum Host {
-    Up(Box<Mount>),
+    Up(Box<Apps>),
     Down(Box<(Kept, Acknowledged)>, u64),
 }
 
@@ -258,7 +259,8 @@ impl World {
 
     fn is_done(&self) -> bool {
         self.hosts.iter().all(|host| match host {
-            Host::Up(mount) => {
+            Host::Up(apps) => {
+                let mount = &apps.mount;
                 let ledger = &self.server.ledger;
                 // Of a file that was removed nothing is stored, also if a copy makes it again.
                 let named = |ino| ledger.is_named(ino) && !ledger.was_removed(ino);
@@ -266,7 +268,7 @@ impl World {
                 let is_idle = core.calls() == 0;
                 let sent = is_idle && core.queue.is_empty() && core.unsealed().is_empty();
                 let stored = !mount.disk.acknowledged.unsealed().any(named);
-                mount.copied.is_greeted && mount.handles.is_empty() && sent && stored
+                mount.remote.door.is_greeted && apps.handles.is_empty() && sent && stored
             }
             Host::Down(..) => false,
         })
@@ -274,11 +276,11 @@ impl World {
 
     fn waiting(&self) -> String {
         let of = |host: &Host| match host {
-            Host::Up(mount) => format!(
+            Host::Up(apps) => format!(
                 "{} queued, open {:?}, unsealed {:?}; ",
-                mount.core.queue.len(),
-                mount.handles,
-                mount.disk.acknowledged.unsealed().collect::<Vec<_>>()
+                apps.mount.core.queue.len(),
+                apps.handles,
+                apps.mount.disk.acknowledged.unsealed().collect::<Vec<_>>()
             ),
             Host::Down(..) => "down; ".to_owned(),
         };
@@ -311,7 +313,7 @@ impl World {
             }
             Event::Reply { client, call, answer } => {
                 self.say(&format!("client {client} hears {call}: {:?}", answer.0));
-                let goes_on = self.with(client, |mount| mount.answered(call, *answer))?;
+                let goes_on = self.with(client, |apps| apps.answered(call, *answer))?;
                 self.go_on(client, goes_on.flatten())?;
                 self.shut_out(client)
             }
@@ -333,8 +335,9 @@ impl World {
                 Ok(())
             }
             Event::Reconnect(client) => {
-                self.with(client, |mount| {
-                    mount.reconnect();
+                self.with(client, |apps| {
+                    let Mount { remote, core, disk, now, .. } = &mut apps.mount;
+                    remote.reconnect(core, disk, *now);
                     Ok(())
                 })?;
                 Ok(())
@@ -349,12 +352,12 @@ impl World {
     fn tick(&mut self, client: usize) -> Result<(), Violation> {
         self.after(TICK, Event::Tick(client));
         let calm = self.calm;
-        self.with(client, |mount| {
+        self.with(client, |apps| {
             match calm {
-                true => mount.close_all()?,
-                false => mount.tick()?,
+                true => apps.close_all()?,
+                false => apps.mount.tick()?,
             }
-            mount.send()
+            apps.mount.send()
         })?;
         Ok(())
     }
@@ -363,11 +366,12 @@ impl World {
     fn note(&mut self, client: usize) -> Result<(), Violation> {
         self.after(NOTE, Event::Note(client));
         let what = self.disk_rng.below(4);
-        self.with(client, |mount| {
+        self.with(client, |apps| {
+            let Mount { disk, core, now, .. } = &mut apps.mount;
             match what {
-                0 => mount.disk.sync(&mount.core),
-                1 => drop(mount.disk.note(&mut mount.core, mount.now)),
-                2 => mount.disk.rewrite_log(&mut mount.core, mount.now),
+                0 => disk.sync(core),
+                1 => drop(disk.note(core, *now)),
+                2 => disk.rewrite_log(core, *now),
                 _ => {}
             }
             Ok(())
@@ -379,22 +383,24 @@ impl World {
     fn with<R>(
         &mut self,
         client: usize,
-        act: impl FnOnce(&mut Mount) -> Result<R, Violation>,
+        act: impl FnOnce(&mut Apps) -> Result<R, Violation>,
     ) -> Result<Option<R>, Violation> {
         let (now, ahead) = (self.time_of(client), self.clocks[client].ahead);
-        let Host::Up(mount) = &mut self.hosts[client] else { return Ok(None) };
+        let Host::Up(apps) = &mut self.hosts[client] else { return Ok(None) };
+        let mount = &mut apps.mount;
         (mount.now, mount.ahead) = (now, ahead);
         mount.disk.failing.is_full = self.full[client];
         mount.disk.failing.read_errors = self.plan.more.read_errors;
-        mount.follow();
-        mount.copied.spare = id(self.images.clients);
-        let result = act(mount)?;
+        mount.remote.follow(&mut mount.core, mount.now);
+        mount.remote.door.spare = self.options.copies.then(|| id(self.images.clients));
+        let result = act(apps)?;
+        let mount = &mut apps.mount;
         self.images.look_at(mount, &mut self.server.ledger)?;
         for ino in std::mem::take(&mut mount.disk.filled) {
             clean::check(mount, &self.server.ledger, ino)?;
         }
-        let requests = std::mem::take(&mut mount.outbox);
-        let (me, connection) = (mount.id, mount.session.connection);
+        let requests = std::mem::take(&mut mount.remote.outbox);
+        let (me, connection) = (mount.disk.kept.client(), mount.remote.session.connection);
         for (call, request, body) in requests {
             self.say(&format!("client {client} asks {call}: {request:?}"));
             let as_client = match &request {
@@ -425,7 +431,7 @@ impl World {
     /// An application's thread begins its next operation, or goes on with its last.
     fn thread(&mut self, client: usize, thread: usize) -> Result<(), Violation> {
         let ready = match &self.hosts[client] {
-            Host::Up(mount) => Some(mount.is_idle(thread)),
+            Host::Up(apps) => Some(apps.is_idle(thread)),
             _ => None,
         };
         match ready {
@@ -439,8 +445,8 @@ impl World {
                     self.think(client, thread);
                     return Ok(());
                 }
-                self.with(client, |mount| {
-                    mount.begin(thread, op);
+                self.with(client, |apps| {
+                    apps.begin(thread, op);
                     Ok(())
                 })?;
             }
@@ -458,8 +464,8 @@ impl World {
 
     fn go_on(&mut self, client: usize, thread: Option<usize>) -> Result<(), Violation> {
         let Some(thread) = thread else { return Ok(()) };
-        match self.with(client, |mount| mount.go_on(thread))?.flatten() {
-            Some(Ended::Over(op, answered)) => {
+        match self.with(client, |apps| apps.go_on(thread))?.flatten() {
+            Some(Turn::Over(op, answered)) => {
                 self.say(&format!("client {client}.{thread} {op:?}: {answered:?}"));
                 if let Some(model) = &mut self.model {
                     model.check(&op, &answered, self.options.swarm)?;
@@ -467,10 +473,10 @@ impl World {
                 self.remember(client);
                 self.think(client, thread);
             }
-            Some(Ended::Later) => {
+            Some(Turn::Later) => {
                 self.after(Duration::from_secs(1), Event::Thread { client, thread });
             }
-            Some(Ended::Waits) | None => {}
+            Some(Turn::Waits) | None => {}
         }
         Ok(())
     }
@@ -486,16 +492,14 @@ impl World {
         }
         let times: Vec<Time> = (0..self.hosts.len()).map(|client| self.time_of(client)).collect();
         for (host, now) in self.hosts.iter_mut().zip(times) {
-            let Host::Up(mount) = host else { continue };
+            let Host::Up(apps) = host else { continue };
+            self.summary.add(&apps.counts());
+            let mount = &mut apps.mount;
             mount.now = now;
-            self.summary.disk_errors += std::mem::take(&mut mount.disk.failing).count;
-            mount.is_offline = false;
-            mount.follow();
-            self.summary.add(&mount.disk.counts);
+            mount.disk.failing = Failing::default();
+            mount.remote.is_offline = false;
+            mount.remote.follow(&mut mount.core, mount.now);
             self.summary.merged += mount.merging.merged;
-            self.summary.refused += mount.refused;
-            self.summary.renamed += mount.copied.renamed;
-            self.summary.histories += mount.copied.histories;
             view::check(mount, &mut self.server, &reached)?;
             bounded::check(mount, &self.server)?;
         }

@@ -11,9 +11,10 @@ use crate::server::{Holder, Moment, Telling};
 
 impl World {
     pub(super) fn check_promises(&self, client: usize) -> Result<(), Violation> {
-        let Host::Up(mount) = &self.hosts[client] else { return Ok(()) };
+        let Host::Up(apps) = &self.hosts[client] else { return Ok(()) };
+        let mount = &apps.mount;
         let is_on_its_way = |ino| {
-            let is_to_be_told = self.server.is_to_be_told(mount.id, ino);
+            let is_to_be_told = self.server.is_to_be_told(mount.disk.kept.client(), ino);
             is_to_be_told
                 || self.events.values().any(|event| match event {
                     Event::Tell((to, inodes)) | Event::Break { to, inodes } => {
@@ -66,7 +67,7 @@ impl World {
         self.say(&format!("client {client} hears that {inodes:?} changed"));
         if self.server.is_session(to.client, to.session, self.now) {
             self.summary.breaks += 1;
-            self.with(client, |mount| mount.broken(inodes.clone()))?;
+            self.with(client, |apps| apps.mount.broken(inodes.clone()))?;
             match self.travel(client, Way::Up, 0) {
                 Some(delay) => self.after(delay, Event::Heard(to)),
                 None => self.after(RECONNECT, Event::Tell((to, inodes))),

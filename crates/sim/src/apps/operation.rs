@@ -7,9 +7,9 @@ use segue_core::host::call::{Answer, Call, Look, NameCall, OpenCall, RenameFlag,
 use segue_core::nouns::{Attr, Dentry, Ino, Kind, Name, NewNode, SetAttr};
 use segue_core::refusal::Refusal;
 
-use super::shell::Ran;
-use super::{Changing, Mount, Stop};
+use super::{Apps, Changing};
 use crate::Violation;
+use crate::client::{Ran, Stop};
 use crate::work::{Answered, Op, Path, bytes_of};
 
 /// One write in so many is synced, where there are sessions.
@@ -18,16 +18,17 @@ const SYNCED_EVERY: u64 = 3;
 /// Result of an operation, inside of what must never happen.
 pub(super) type Attempt<R> = Result<Result<R, Stop>, Violation>;
 
-impl Mount {
+impl Apps {
     /// Does `op`, or says what it waits for; then nothing was changed.
     pub(super) fn attempt(&mut self, thread: usize, op: &Op) -> Attempt<Answered> {
         match self.prepare(thread, op) {
             Ok(Prepared::Name(call, ino)) => {
-                self.threads[thread].changing = Some(Changing { ino, since: self.disk.changed_at });
+                self.threads[thread].changing =
+                    Some(Changing { ino, since: self.mount.disk.changed_at });
                 let call = Call::Name(call, self.caller.clone());
-                Ok(match self.start_call(call)? {
-                    Ran::Waits(asking) => Err(Stop::Ask(asking)),
-                    Ran::Later | Ran::Delivers(_) | Ran::Keeps(_) => Err(Stop::Later),
+                Ok(match self.mount.start_call(call, &[])? {
+                    Ran::Asks(asking) => Err(Stop::Ask(asking)),
+                    Ran::Later | Ran::Pauses(_) => Err(Stop::Later),
                     Ran::Hears(hearing) => Ok(self.named_for_now(thread, *hearing)),
                     Ran::Answered(answer) => self.named(thread, answer).map_err(Stop::from),
                 })
@@ -47,7 +48,7 @@ impl Mount {
                 Ok(written.map(|()| Answered::Ino(ino)).map_err(Stop::from))
             }
             Ok(Prepared::Punch(ino, range)) => {
-                let size = self.core.tree.peek(ino).map_or(0, |attr| attr.size);
+                let size = self.mount.core.tree.peek(ino).map_or(0, |attr| attr.size);
                 let punched = self.punch(ino, range.start..range.end.min(size))?;
                 Ok(punched.map(|()| Answered::Ino(ino)).map_err(Stop::from))
             }
@@ -91,7 +92,7 @@ impl Mount {
             Op::Write { path, keep, .. } => {
                 let attr = self.file(path)?;
                 self.opens(thread, attr.ino, true)?;
-                self.disk.load(&mut self.core, attr.ino)?;
+                self.load(attr.ino)?;
                 Ok(Prepared::Write { ino: attr.ino, keep: *keep })
             }
             Op::WriteOpen { which, .. } => {
@@ -101,7 +102,7 @@ impl Mount {
             Op::Close(which) => Ok(Prepared::Close(self.handle(*which)?)),
             Op::Truncate(path, size) => {
                 let attr = self.file(path)?;
-                self.disk.load(&mut self.core, attr.ino)?;
+                self.load(attr.ino)?;
                 Ok(Prepared::Resize(attr.ino, *size))
             }
             Op::Rename(from, to, flag) => self.rename(from, to, *flag),
@@ -121,12 +122,12 @@ impl Mount {
                 if attr.kind != Kind::Directory {
                     return Err(Refusal::NotDirectory.into());
                 }
-                Ok(Prepared::Answer(Answered::Names(self.list(attr.ino)?)))
+                Ok(Prepared::Answer(Answered::Names(self.mount.list(attr.ino)?)))
             }
             Op::Read(path) => {
                 let attr = self.file(path)?;
                 self.opens(thread, attr.ino, false)?;
-                Ok(Prepared::Answer(Answered::Bytes(self.read(attr.ino, 0..u64::MAX)?)))
+                Ok(Prepared::Answer(Answered::Bytes(self.mount.read(attr.ino, 0..u64::MAX)?)))
             }
             other => self.prepare_unusual(other),
         }
@@ -140,14 +141,9 @@ impl Mount {
             return Ok(());
         }
         let open = OpenCall { ino, writable, truncates: false, is_second };
-        match self.start_call(Call::Open(open)).map_err(Stop::Broken)? {
-            Ran::Answered(Err(Refusal::Stale))
-            | Ran::Later
-            | Ran::Hears(_)
-            | Ran::Delivers(_)
-            | Ran::Keeps(_) => Err(Stop::Later),
-            Ran::Answered(answer) => Ok(answer.map(drop)?),
-            Ran::Waits(asking) => Err(Stop::Ask(asking)),
+        match self.mount.call_asking(Call::Open(open)) {
+            Err(Stop::Refused(Refusal::Stale)) => Err(Stop::Later),
+            opened => opened.map(drop),
         }
     }
 
@@ -156,7 +152,7 @@ impl Mount {
         match op {
             Op::Punch(path, range) => {
                 let attr = self.file(path)?;
-                self.disk.load(&mut self.core, attr.ino)?;
+                self.load(attr.ino)?;
                 Ok(Prepared::Punch(attr.ino, range.clone()))
             }
             Op::SetXattr(path, name, value) => {
@@ -175,8 +171,8 @@ impl Mount {
             Op::Xattrs(path) => Ok(Prepared::Answer(Answered::Xattrs(self.xattrs(path)?.1))),
             Op::Clone(from, to) => {
                 let (from, to) = (self.file(from)?.ino, self.file(to)?.ino);
-                self.disk.load(&mut self.core, from)?;
-                self.disk.load(&mut self.core, to)?;
+                self.load(from)?;
+                self.load(to)?;
                 Ok(Prepared::Clone(from, to))
             }
             other => Err(Stop::Broken(Violation(format!("{other:?} is usual")))),
@@ -188,7 +184,7 @@ impl Mount {
         if attr.kind == Kind::Symlink {
             return Err(Refusal::NotPermitted.into());
         }
-        match self.look(Look::Xattrs(attr.ino))? {
+        match self.mount.look(Look::Xattrs(attr.ino))? {
             Seen::Xattrs(map) => Ok((attr.ino, map)),
             _ => Err(Refusal::Io.into()),
         }
@@ -196,12 +192,12 @@ impl Mount {
 
     /// The inode of a path. Every part but the last must be a directory.
     fn resolve(&mut self, path: &[Name]) -> Result<Option<Attr>, Stop> {
-        let mut at = self.getattr(Ino::ROOT)?;
+        let mut at = self.mount.getattr(Ino::ROOT)?;
         for (depth, name) in path.iter().enumerate() {
             if at.kind != Kind::Directory {
                 return Err(Refusal::NotDirectory.into());
             }
-            match self.lookup(at.ino, name)? {
+            match self.mount.lookup(at.ino, name)? {
                 Some(attr) => at = attr,
                 None if depth + 1 == path.len() => return Ok(None),
                 None => return Err(Refusal::NotFound.into()),

@@ -4,31 +4,27 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use segue_core::chunk::fingerprint;
 use segue_core::nouns::{Fingerprint, PieceBytes, Record, Stamped};
-use segue_core::wire::Request;
 
 use crate::Violation;
 
 /// What a client knows of the server's chunks.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Chunks {
+pub(crate) struct SentChunks {
     /// Pieces of so many bytes are chunks, if any are.
     pub(crate) least: Option<usize>,
     /// Those that were sent over this connection.
     sent: BTreeSet<Fingerprint>,
-    /// What goes with the next request.
-    body: Vec<u8>,
 }
 
-impl Chunks {
-    /// Takes the bytes of chunks out of `records`. Which of them are sent beside, if it `brings`
-    /// any.
+impl SentChunks {
+    /// Takes the bytes of chunks out of `records`. Returns the names and the bytes of those that
+    /// are sent beside, if it `brings` any.
     pub(super) fn cut_out(
         &mut self,
         records: &mut [Stamped],
         brings: bool,
-    ) -> Vec<(Fingerprint, u32)> {
+    ) -> (Vec<(Fingerprint, u32)>, Vec<u8>) {
         let mut beside = BTreeMap::new();
-        self.body.clear();
         let stores = records.iter_mut().filter_map(|stamped| match &mut stamped.record {
             Record::Store(store) => Some(store),
             _ => None,
@@ -44,19 +40,11 @@ impl Chunks {
             }
             piece.bytes = PieceBytes::Chunk { fingerprint: name, len };
         }
-        beside.values().for_each(|bytes| self.body.extend_from_slice(bytes));
+        let body = beside.values().flatten().copied().collect();
         let named = |(name, bytes): (Fingerprint, Vec<u8>)| {
             (name, u32::try_from(bytes.len()).unwrap_or(u32::MAX))
         };
-        beside.into_iter().map(named).collect()
-    }
-
-    /// The bytes that go with `request`.
-    pub(super) fn take_body(&mut self, request: &Request) -> Vec<u8> {
-        match request {
-            Request::Apply(_) => std::mem::take(&mut self.body),
-            _ => Vec::new(),
-        }
+        (beside.into_iter().map(named).collect(), body)
     }
 
     /// There is another connection.

@@ -1,0 +1,97 @@
+//! Changes of file data, and open files.
+
+use std::ops::Range;
+
+use segue_core::host::Copied;
+use segue_core::host::call::{By, Call, EditCall, What};
+use segue_core::nouns::{Ino, Record};
+use segue_core::refusal::Refusal;
+
+use super::Apps;
+use crate::Violation;
+use crate::client::{Mount, Tried};
+
+impl Apps {
+    pub(super) fn write(&mut self, ino: Ino, offset: u64, bytes: &[u8]) -> Tried<()> {
+        let what = What::Write { offset, len: bytes.len() as u64, append: false };
+        self.edit(ino, By::Inode(self.caller.clone()), what, bytes)
+    }
+
+    pub(super) fn resize(&mut self, ino: Ino, size: u64) -> Tried<()> {
+        let old_size = self.mount.core.tree.peek(ino).map_or(0, |attr| attr.size);
+        if old_size == size && size == 0 {
+            return Ok(Ok(()));
+        }
+        let what = What::Resize { size, is_backed: false };
+        self.edit(ino, By::Name(self.caller.clone()), what, &[])
+    }
+
+    pub(super) fn punch(&mut self, ino: Ino, range: Range<u64>) -> Tried<()> {
+        if range.is_empty() {
+            return Ok(Ok(()));
+        }
+        self.edit(ino, By::Name(self.caller.clone()), What::Zeros(range), &[])
+    }
+
+    pub(super) fn clone_file(&mut self, from: Ino, to: Ino) -> Tried<()> {
+        let caller = self.caller.clone();
+        let bytes = Copied { from: 0, to: 0, len: u64::MAX };
+        Ok(self.call_heard(Call::Clone { from, to, bytes, caller }, &[])?.map(drop))
+    }
+
+    fn edit(&mut self, ino: Ino, by: By, what: What, bytes: &[u8]) -> Tried<()> {
+        let edit = EditCall { ino, by, what, kills_set_ids: false };
+        let edits = self.mount.disk.edits;
+        let edited = self.call_heard(Call::Edit(edit), bytes)?.map(drop);
+        // If it is done and only its seal failed, others see it.
+        Ok(if self.mount.disk.edits > edits { Ok(()) } else { edited })
+    }
+
+    /// What the session does later comes after what was written to `ino` so far.
+    pub(super) fn fsync(&mut self, ino: Ino) -> Tried<()> {
+        if let Err(refusal) = self.mount.seal(ino, self.caller.clone())? {
+            return Ok(Err(refusal));
+        }
+        self.mount.core.cover(self.caller.session, ino);
+        self.mount.disk.acknowledged.cover(ino);
+        self.mount.disk.sync(&self.mount.core);
+        Ok(Ok(()))
+    }
+
+    /// Makes the data state of `ino`.
+    pub(super) fn load(&mut self, ino: Ino) -> Result<(), Refusal> {
+        self.mount.disk.load(&mut self.mount.core, ino)
+    }
+
+    /// Fetches missing bytes of a file for others than its callers.
+    pub(super) fn read_ahead(&mut self, ino: Ino) {
+        let Mount { remote, core, disk, now, .. } = &mut self.mount;
+        remote.read_ahead(core, disk, ino, *now);
+    }
+
+    pub(super) fn open(&mut self, ino: Ino) {
+        self.mount.core.opened(ino);
+        self.handles.push(ino);
+    }
+
+    /// Closes the open file with that index. Its program waits as its level says.
+    pub(super) fn close(&mut self, which: usize, waits: bool) -> Result<Ino, Violation> {
+        let ino = self.handles.remove(which);
+        if waits && self.mount.core.lm(ino).closes() {
+            let caller = self.caller.clone();
+            // What cannot be sealed now is sealed below, or by the next chores.
+            self.call_heard(Call::Seal { ino, caller, waits }, &[])?.ok();
+        }
+        // What cannot be sealed now is sealed by the next chores.
+        let caller = self.caller.clone();
+        self.mount.host_call(Call::SealAtClose { ino, caller })?.ok();
+        if self.mount.core.closed(ino) && self.mount.core.is_to_release(ino) {
+            let (record, caller) = (Record::Release { ino }, self.caller.clone());
+            let call = Call::Change { record, caller, claim: None, expects: None };
+            // Else it is left to the server's own care.
+            self.mount.host_call(call)?.ok();
+            self.raise_newest();
+        }
+        Ok(ino)
+    }
+}

@@ -1,0 +1,62 @@
+//! What programs see of files: attributes, names, bytes.
+
+use std::ops::Range;
+
+use segue_core::host::call::{Answer, Call, FetchCall, Look, Seen};
+use segue_core::nouns::{Attr, Dentry, Ino, Name};
+use segue_core::refusal::Refusal;
+
+use super::shell::Ran;
+use super::{Mount, Stop};
+
+impl Mount {
+    /// Looks, or stops at a question to the server. Then the operation begins anew.
+    pub(crate) fn look(&mut self, look: Look) -> Result<Seen, Stop> {
+        match self.core.glance(&look, self.moment()) {
+            Some(seen) => Ok(seen),
+            None => Ok(*self.call_asking(Call::Look(look))?.seen.ok_or(Refusal::Io)?),
+        }
+    }
+
+    /// Carries out a call, or stops at a question to the server.
+    pub(crate) fn call_asking(&mut self, call: Call) -> Result<Answer, Stop> {
+        match self.start_call(call, &[]).map_err(Stop::Broken)? {
+            Ran::Answered(answer) => Ok(answer?),
+            Ran::Asks(asking) => Err(Stop::Ask(asking)),
+            Ran::Hears(_) | Ran::Pauses(_) | Ran::Later => Err(Stop::Later),
+        }
+    }
+
+    pub(crate) fn getattr(&mut self, ino: Ino) -> Result<Attr, Stop> {
+        match self.look(Look::Attr(ino))? {
+            Seen::Attr(attr) => Ok(attr),
+            _ => Err(Refusal::Io.into()),
+        }
+    }
+
+    pub(crate) fn lookup(&mut self, parent: Ino, name: &Name) -> Result<Option<Attr>, Stop> {
+        match self.look(Look::Name(Dentry { parent, name: name.clone() }))? {
+            Seen::Name(attr) => Ok(attr),
+            _ => Err(Refusal::Io.into()),
+        }
+    }
+
+    pub(crate) fn list(&mut self, directory: Ino) -> Result<Vec<(Name, Ino)>, Stop> {
+        match self.look(Look::Names(directory))? {
+            Seen::Names(names) => Ok(names),
+            _ => Err(Refusal::Io.into()),
+        }
+    }
+
+    /// Bytes of a file, its end at the most.
+    pub(crate) fn read(&mut self, ino: Ino, range: Range<u64>) -> Result<Vec<u8>, Stop> {
+        self.getattr(ino)?;
+        self.disk.load(&mut self.core, ino)?;
+        if self.core.here(ino, &range, 0)?.container.is_none() {
+            self.call_asking(Call::Fetch(FetchCall { ino, range: range.clone(), passes: false }))?;
+        }
+        let size = self.getattr(ino)?.size;
+        let range = range.start.min(size)..range.end.min(size);
+        Ok(self.disk.read(&mut self.core, ino, &range)?)
+    }
+}
