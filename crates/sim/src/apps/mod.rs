@@ -213,7 +213,7 @@ impl Apps {
                 self.threads[thread].answered = Some(Ok(answered));
             }
             // The name is looked up again.
-            Ran::Answered(Err(Refusal::Stale)) | Ran::Later | Ran::Pauses(_) => {}
+            Ran::Answered(Err(Refusal::Stale)) | Ran::Later | Ran::Pauses(..) => {}
             Ran::Answered(Err(_)) if !matches!(asking.request, Request::Getattr(_)) => {
                 self.threads[thread].tries = TRIES;
             }

@@ -22,18 +22,18 @@ impl Apps {
     /// Does `op`, or says what it waits for; then nothing was changed.
     pub(super) fn attempt(&mut self, thread: usize, op: &Op) -> Attempt<Answered> {
         match self.prepare(thread, op) {
-            Ok(Prepared::Name(call, ino)) => {
+            Ok(ReadyOp::Name(call, ino)) => {
                 self.threads[thread].changing =
                     Some(Changing { ino, since: self.mount.disk.changed_at });
                 let call = Call::Name(call, self.caller.clone());
                 Ok(match self.mount.start_call(call, &[])? {
                     Ran::Asks(asking) => Err(Stop::Ask(asking)),
-                    Ran::Later | Ran::Pauses(_) => Err(Stop::Later),
+                    Ran::Later | Ran::Pauses(..) => Err(Stop::Later),
                     Ran::Hears(hearing) => Ok(self.named_for_now(thread, *hearing)),
                     Ran::Answered(answer) => self.named(thread, answer).map_err(Stop::from),
                 })
             }
-            Ok(Prepared::Write { ino, keep }) => {
+            Ok(ReadyOp::Write { ino, keep }) => {
                 let Op::Write { offset, len, fill, .. } = op else { return never(op) };
                 self.read_ahead(ino);
                 self.open(ino);
@@ -47,26 +47,26 @@ impl Apps {
                 }
                 Ok(written.map(|()| Answered::Ino(ino)).map_err(Stop::from))
             }
-            Ok(Prepared::Punch(ino, range)) => {
+            Ok(ReadyOp::Punch(ino, range)) => {
                 let size = self.mount.core.tree.peek(ino).map_or(0, |attr| attr.size);
                 let punched = self.punch(ino, range.start..range.end.min(size))?;
                 Ok(punched.map(|()| Answered::Ino(ino)).map_err(Stop::from))
             }
-            Ok(Prepared::Clone(from, to)) => {
+            Ok(ReadyOp::Clone(from, to)) => {
                 let copied = self.clone_file(from, to)?;
                 Ok(copied.map(|()| Answered::Ino(to)).map_err(Stop::from))
             }
-            Ok(Prepared::WriteOpen(ino)) => {
+            Ok(ReadyOp::WriteOpen(ino)) => {
                 let Op::WriteOpen { offset, len, fill, .. } = op else { return never(op) };
                 let written = self.write(ino, *offset, &bytes_of(*offset, *len, *fill))?;
                 Ok(written.map(|()| Answered::Ino(ino)).map_err(Stop::from))
             }
-            Ok(Prepared::Close(which)) => Ok(Ok(Answered::Ino(self.close(which, true)?))),
-            Ok(Prepared::Resize(ino, size)) => {
+            Ok(ReadyOp::Close(which)) => Ok(Ok(Answered::Ino(self.close(which, true)?))),
+            Ok(ReadyOp::Resize(ino, size)) => {
                 let resized = self.resize(ino, size)?;
                 Ok(resized.map(|()| Answered::Ino(ino)).map_err(Stop::from))
             }
-            Ok(Prepared::Answer(answered)) => Ok(Ok(answered)),
+            Ok(ReadyOp::Answer(answered)) => Ok(Ok(answered)),
             Err(stop) => Ok(Err(stop)),
         }
     }
@@ -84,7 +84,7 @@ impl Apps {
         answer.map(|_| Answered::Ino(ino.unwrap_or(Ino::ROOT)))
     }
 
-    fn prepare(&mut self, thread: usize, op: &Op) -> Result<Prepared, Stop> {
+    fn prepare(&mut self, thread: usize, op: &Op) -> Result<ReadyOp, Stop> {
         match op {
             Op::Create(path) => self.create(path, NewNode::File, 0o644),
             Op::Mkdir(path) => self.create(path, NewNode::Directory, 0o755),
@@ -93,21 +93,21 @@ impl Apps {
                 let attr = self.file(path)?;
                 self.opens(thread, attr.ino, true)?;
                 self.load(attr.ino)?;
-                Ok(Prepared::Write { ino: attr.ino, keep: *keep })
+                Ok(ReadyOp::Write { ino: attr.ino, keep: *keep })
             }
             Op::WriteOpen { which, .. } => {
                 let which = self.handle(*which)?;
-                Ok(Prepared::WriteOpen(self.handles[which]))
+                Ok(ReadyOp::WriteOpen(self.handles[which]))
             }
-            Op::Close(which) => Ok(Prepared::Close(self.handle(*which)?)),
+            Op::Close(which) => Ok(ReadyOp::Close(self.handle(*which)?)),
             Op::Truncate(path, size) => {
                 let attr = self.file(path)?;
                 self.load(attr.ino)?;
-                Ok(Prepared::Resize(attr.ino, *size))
+                Ok(ReadyOp::Resize(attr.ino, *size))
             }
             Op::Rename(from, to, flag) => self.rename(from, to, *flag),
-            Op::Unlink(path) => Ok(Prepared::Name(NameCall::Unlink(self.at(path)?), None)),
-            Op::Rmdir(path) => Ok(Prepared::Name(NameCall::Rmdir(self.at(path)?), None)),
+            Op::Unlink(path) => Ok(ReadyOp::Name(NameCall::Unlink(self.at(path)?), None)),
+            Op::Rmdir(path) => Ok(ReadyOp::Name(NameCall::Rmdir(self.at(path)?), None)),
             Op::Link(from, to) => self.link(from, to),
             Op::Chmod(path, mode) => {
                 let attr = self.existing(path)?;
@@ -115,19 +115,19 @@ impl Apps {
                     return Err(Refusal::NotSupported.into());
                 }
                 let set = SetAttr { mode: Some(*mode), ..SetAttr::default() };
-                Ok(Prepared::Name(NameCall::SetAttr { ino: attr.ino, set }, None))
+                Ok(ReadyOp::Name(NameCall::SetAttr { ino: attr.ino, set }, None))
             }
             Op::List(path) => {
                 let attr = self.existing(path)?;
                 if attr.kind != Kind::Directory {
                     return Err(Refusal::NotDirectory.into());
                 }
-                Ok(Prepared::Answer(Answered::Names(self.mount.list(attr.ino)?)))
+                Ok(ReadyOp::Answer(Answered::Names(self.mount.list(attr.ino)?)))
             }
             Op::Read(path) => {
                 let attr = self.file(path)?;
                 self.opens(thread, attr.ino, false)?;
-                Ok(Prepared::Answer(Answered::Bytes(self.mount.read(attr.ino, 0..u64::MAX)?)))
+                Ok(ReadyOp::Answer(Answered::Bytes(self.mount.read(attr.ino, 0..u64::MAX)?)))
             }
             other => self.prepare_unusual(other),
         }
@@ -148,17 +148,17 @@ impl Apps {
     }
 
     /// The operations that not every run has.
-    fn prepare_unusual(&mut self, op: &Op) -> Result<Prepared, Stop> {
+    fn prepare_unusual(&mut self, op: &Op) -> Result<ReadyOp, Stop> {
         match op {
             Op::Punch(path, range) => {
                 let attr = self.file(path)?;
                 self.load(attr.ino)?;
-                Ok(Prepared::Punch(attr.ino, range.clone()))
+                Ok(ReadyOp::Punch(attr.ino, range.clone()))
             }
             Op::SetXattr(path, name, value) => {
                 let (ino, _) = self.xattrs(path)?;
                 let (name, value) = (name.clone(), Some(value.clone()));
-                Ok(Prepared::Name(NameCall::SetXattr { ino, name, value }, None))
+                Ok(ReadyOp::Name(NameCall::SetXattr { ino, name, value }, None))
             }
             Op::RemoveXattr(path, name) => {
                 let (ino, known) = self.xattrs(path)?;
@@ -166,14 +166,14 @@ impl Apps {
                     return Err(Refusal::NoAttribute.into());
                 }
                 let (name, value) = (name.clone(), None);
-                Ok(Prepared::Name(NameCall::SetXattr { ino, name, value }, None))
+                Ok(ReadyOp::Name(NameCall::SetXattr { ino, name, value }, None))
             }
-            Op::Xattrs(path) => Ok(Prepared::Answer(Answered::Xattrs(self.xattrs(path)?.1))),
+            Op::Xattrs(path) => Ok(ReadyOp::Answer(Answered::Xattrs(self.xattrs(path)?.1))),
             Op::Clone(from, to) => {
                 let (from, to) = (self.file(from)?.ino, self.file(to)?.ino);
                 self.load(from)?;
                 self.load(to)?;
-                Ok(Prepared::Clone(from, to))
+                Ok(ReadyOp::Clone(from, to))
             }
             other => Err(Stop::Broken(Violation(format!("{other:?} is usual")))),
         }
@@ -239,17 +239,17 @@ impl Apps {
         Ok(Dentry { parent, name: name.clone() })
     }
 
-    fn create(&mut self, path: &Path, node: NewNode, mode: u32) -> Result<Prepared, Stop> {
+    fn create(&mut self, path: &Path, node: NewNode, mode: u32) -> Result<ReadyOp, Stop> {
         let at = self.at(path)?;
-        Ok(Prepared::Name(NameCall::Create { at, node, mode, exclusive: false }, None))
+        Ok(ReadyOp::Name(NameCall::Create { at, node, mode, exclusive: false }, None))
     }
 
-    fn link(&mut self, from: &Path, to: &Path) -> Result<Prepared, Stop> {
+    fn link(&mut self, from: &Path, to: &Path) -> Result<ReadyOp, Stop> {
         let ino = self.existing(from)?.ino;
-        Ok(Prepared::Name(NameCall::Link { ino, at: self.at(to)? }, None))
+        Ok(ReadyOp::Name(NameCall::Link { ino, at: self.at(to)? }, None))
     }
 
-    fn rename(&mut self, from: &Path, to: &Path, flag: RenameFlag) -> Result<Prepared, Stop> {
+    fn rename(&mut self, from: &Path, to: &Path, flag: RenameFlag) -> Result<ReadyOp, Stop> {
         // The kernel itself refuses to move something into itself or onto what holds it.
         if to.starts_with(from) && to != from {
             return Err(Refusal::Invalid.into());
@@ -259,12 +259,12 @@ impl Apps {
         }
         let source = self.existing(from)?.ino;
         let (from, to) = (self.at(from)?, self.at(to)?);
-        Ok(Prepared::Name(NameCall::Rename { from, to, flag }, Some(source)))
+        Ok(ReadyOp::Name(NameCall::Rename { from, to, flag }, Some(source)))
     }
 }
 
 /// An operation that only needs to be carried out.
-enum Prepared {
+enum ReadyOp {
     /// The call, and the inode that it answers with if it changes nothing.
     Name(NameCall, Option<Ino>),
     Write {

@@ -11,7 +11,7 @@ use super::clean;
 use super::ledger::Ledger;
 use crate::Violation;
 use crate::client::Mount;
-use crate::disk::Noted;
+use crate::disk::NotedInodes;
 use crate::model::Model;
 use crate::work::NAMES;
 
@@ -19,7 +19,7 @@ use crate::work::NAMES;
 /// had `noted`.
 pub(crate) fn check(
     mount: &mut Mount,
-    noted: &Noted,
+    noted: &NotedInodes,
     ledger: &Ledger,
     model: Option<&Model>,
 ) -> Result<(), Violation> {
@@ -57,7 +57,7 @@ fn check_written(mount: &mut Mount, ino: Ino, told: &BTreeMap<u64, u8>) -> Resul
     }
 }
 
-fn check_tree(mount: &mut Mount, model: &Model, noted: &Noted) -> Result<(), Violation> {
+fn check_tree(mount: &mut Mount, model: &Model, noted: &NotedInodes) -> Result<(), Violation> {
     let mut open = vec![Ino::ROOT];
     while let Some(ino) = open.pop() {
         let differs = |what: String| Violation(format!("offline #{ino} is {what}"));

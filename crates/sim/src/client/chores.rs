@@ -36,7 +36,7 @@ impl Mount {
         let due = self.chores.paused.extract_if(.., |(_, at)| *at <= now);
         for (id, _) in due.collect::<Vec<_>>() {
             let ran = self.go_on_with(id, Ok(Done::Carried))?;
-            self.goes_on(Whose::Chore, id, ran)?;
+            self.goes_on(Whose::Chore, ran)?;
         }
         self.start_chores()
     }
@@ -51,19 +51,18 @@ impl Mount {
 
     /// Begins a call for which no thread waits.
     pub(super) fn start_as(&mut self, whose: Whose, call: Call) -> Result<(), Violation> {
-        let id = self.next_id();
-        let ran = self.run(id, Event::Call { id, call }, &[])?;
-        self.goes_on(whose, id, ran)
+        let ran = self.start_call(call, &[])?;
+        self.goes_on(whose, ran)
     }
 
     /// A call for which no thread waits came so far.
-    pub(super) fn goes_on(&mut self, whose: Whose, id: CallId, ran: Ran) -> Result<(), Violation> {
+    pub(super) fn goes_on(&mut self, whose: Whose, ran: Ran) -> Result<(), Violation> {
         match (whose, ran) {
             (whose, Ran::Asks(asking)) => self.remote.ask(whose, *asking, self.now),
             (Whose::Merge, ran) => return self.merge_goes_on(ran),
             (Whose::Lane(_), Ran::Answered(answer)) => return self.has_sent(answer),
             (Whose::Chore, Ran::Answered(_)) => {}
-            (Whose::Chore, Ran::Pauses(time)) => {
+            (Whose::Chore, Ran::Pauses(id, time)) => {
                 self.chores.paused.push((id, Time(self.now.0 + time)));
             }
             (Whose::Connection, Ran::Answered(_)) => {
@@ -165,7 +164,7 @@ impl Mount {
                 Ok(Done::NoChunks(_)) | Err(Undone { refusal: Refusal::NoSpace, .. })
             );
         let ran = self.go_on_with(asking.call, done)?;
-        self.goes_on(whose, asking.call, ran)?;
+        self.goes_on(whose, ran)?;
         if is_unseen {
             self.remote.ask_for_visibility(self.now);
         }

@@ -23,7 +23,7 @@ impl Mount {
         match self.start_call(call, &[]).map_err(Stop::Broken)? {
             Ran::Answered(answer) => Ok(answer?),
             Ran::Asks(asking) => Err(Stop::Ask(asking)),
-            Ran::Hears(_) | Ran::Pauses(_) | Ran::Later => Err(Stop::Later),
+            Ran::Hears(_) | Ran::Pauses(..) | Ran::Later => Err(Stop::Later),
         }
     }
 

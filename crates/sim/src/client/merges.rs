@@ -40,7 +40,7 @@ impl Mount {
     pub(super) fn merge(&mut self) -> Result<(), Violation> {
         if let Some(hearing) = self.merging.hearing.take() {
             return match self.heard_of(&hearing)? {
-                Some(ran) => self.goes_on(Whose::Merge, hearing.call(), ran),
+                Some(ran) => self.goes_on(Whose::Merge, ran),
                 None => {
                     self.merging.hearing = Some(hearing);
                     Ok(())
@@ -60,7 +60,7 @@ impl Mount {
         let id = self.next_id();
         self.merging.call = Some(id);
         let ran = self.run(id, Event::Call { id, call: Call::Merge(duplicate) }, &[])?;
-        self.goes_on(Whose::Merge, id, ran)
+        self.goes_on(Whose::Merge, ran)
     }
 
     /// The merge came so far, and asks nothing.

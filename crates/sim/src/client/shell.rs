@@ -29,7 +29,7 @@ pub(crate) enum Ran {
     /// Its change is logged, and it waits for the outcome.
     Hears(Box<Hearing>),
     /// It goes on after so long.
-    Pauses(Duration),
+    Pauses(CallId, Duration),
     /// It waited for data that are on their way, and was ended.
     Later,
 }
@@ -49,10 +49,6 @@ pub(crate) struct Hearing {
 }
 
 impl Hearing {
-    pub(super) fn call(&self) -> CallId {
-        self.call
-    }
-
     /// The next wait of the same call, whose patience began with the first one.
     pub(crate) fn after(self, first: &Hearing) -> Hearing {
         Hearing { since: first.since, ..self }
@@ -111,7 +107,7 @@ impl Mount {
                     Action::Resume(_, resume) => return Ran::asks(Asking::resume(id, *resume)),
                     Action::Deliver(_, batch) => return self.deliver(id, batch),
                     Action::Await(_, awaited) => return Ok(self.awaits(id, awaited)),
-                    Action::Pause(_, time) if !time.is_zero() => return Ok(Ran::Pauses(time)),
+                    Action::Pause(_, time) if !time.is_zero() => return Ok(Ran::Pauses(id, time)),
                     action => {
                         if let Action::Append(_, entry) = &action {
                             self.check_merge(id, entry)?;

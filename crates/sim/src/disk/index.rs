@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use segue_core::host::Notes;
-use segue_core::host::action::{Load, Noted as Found};
+use segue_core::host::action::{Load, Noted};
 use segue_core::host::cache::{Candidate, FileNote, NodeNote};
 use segue_core::nouns::{ContainerId, Ino, Name, Time, Version};
 use segue_core::wire::History;
@@ -26,7 +26,7 @@ pub(crate) struct Index {
 
 /// Inodes and listings of an index.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Noted {
+pub(crate) struct NotedInodes {
     /// Inodes.
     pub(crate) nodes: BTreeSet<Ino>,
     /// Directories, with all their names.
@@ -34,26 +34,26 @@ pub(crate) struct Noted {
 }
 
 impl Index {
-    pub(crate) fn noted(&self) -> Noted {
+    pub(crate) fn noted(&self) -> NotedInodes {
         let listed = self.nodes.iter().filter(|(_, note)| note.is_listed);
         let listed = listed.map(|(ino, _)| *ino).collect();
-        Noted { nodes: self.nodes.keys().copied().collect(), listed }
+        NotedInodes { nodes: self.nodes.keys().copied().collect(), listed }
     }
 
     /// Its notes for a load.
-    pub(crate) fn noted_for(&self, load: &Load) -> Found {
+    pub(crate) fn noted_for(&self, load: &Load) -> Noted {
         let node = |ino: Ino| self.nodes.get(&ino).cloned();
         match load {
-            Load::FreeSpace | Load::Data(_) => Found::default(),
+            Load::FreeSpace | Load::Data(_) => Noted::default(),
             Load::Node(ino) => {
-                Found { nodes: node(*ino).into_iter().collect(), ..Found::default() }
+                Noted { nodes: node(*ino).into_iter().collect(), ..Noted::default() }
             }
             Load::Name(at) => {
                 let meaning = self.names.get(&(at.parent, at.name.clone())).copied();
                 let nodes = [Some(at.parent), meaning.flatten()];
                 let nodes = nodes.into_iter().flatten().filter_map(node).collect();
                 let names = meaning.into_iter().map(|meaning| (at.name.clone(), meaning));
-                Found { nodes, names: names.collect() }
+                Noted { nodes, names: names.collect() }
             }
             Load::Listing(directory) => {
                 let named = self
@@ -62,7 +62,7 @@ impl Index {
                     .filter(|((parent, _), ino)| parent == directory && ino.is_some());
                 let names: Vec<_> = named.map(|((_, name), ino)| (name.clone(), *ino)).collect();
                 let nodes = names.iter().filter_map(|(_, ino)| node((*ino)?));
-                Found { nodes: node(*directory).into_iter().chain(nodes).collect(), names }
+                Noted { nodes: node(*directory).into_iter().chain(nodes).collect(), names }
             }
         }
     }

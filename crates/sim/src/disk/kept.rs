@@ -19,7 +19,7 @@ use segue_core::host::log::{Entry, Logged};
 use segue_core::nouns::{ClientId, ContainerId, Ino, InoGrant, Time};
 
 use super::container::{Container, Preserved};
-use super::index::{Index, Noted};
+use super::index::Index;
 use crate::rng::Rng;
 
 /// Low, so that blocks of numbers end in a run.
@@ -221,11 +221,6 @@ impl Kept {
         }
         *self.save_index() = Index::default();
         0
-    }
-
-    /// What the index has.
-    pub(crate) fn index_has(&self) -> Noted {
-        self.index.noted()
     }
 
     /// The least number of entries that the log may have after a loss of power.

@@ -29,7 +29,7 @@ use container::bytes_of;
 pub(crate) use container::place;
 pub(crate) use edit::TornWrite;
 pub(crate) use failing::Failing;
-pub(crate) use index::Noted;
+pub(crate) use index::NotedInodes;
 pub(crate) use kept::{Kept, Key, Lost};
 
 /// Low, so that blocks of numbers end in a run.

@@ -206,7 +206,7 @@ impl World {
         let now = self.time_of(client);
         if let Host::Down(left, next_request) = &mut self.hosts[client] {
             let mut left = std::mem::take(&mut **left);
-            let noted = left.0.index_has();
+            let noted = left.0.index.noted();
             let bug = self.options.bug;
             // A short life or two before: what it did not end the next one does.
             while !self.options.plain && self.disk_rng.chance(200) {
