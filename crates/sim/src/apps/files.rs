@@ -2,19 +2,41 @@
 
 use std::ops::Range;
 
-use segue_core::host::Copied;
 use segue_core::host::call::{By, Call, EditCall, What};
 use segue_core::nouns::{Ino, Record};
 use segue_core::refusal::Refusal;
 
 use super::Apps;
 use crate::Violation;
-use crate::client::{Mount, Tried};
+use crate::client::{Mount, Stop, Tried};
+use crate::work::Answered;
 
 impl Apps {
     pub(super) fn write(&mut self, ino: Ino, offset: u64, bytes: &[u8]) -> Tried<()> {
         let what = What::Write { offset, len: bytes.len() as u64, append: false };
         self.edit(ino, By::Inode(self.caller.clone()), what, bytes)
+    }
+
+    /// Opens a file, writes to it, and closes it unless it is to `keep` open.
+    pub(super) fn write_once(
+        &mut self,
+        ino: Ino,
+        (offset, bytes): (u64, &[u8]),
+        is_synced: bool,
+        keep: bool,
+    ) -> Result<Answered, Stop> {
+        self.read_ahead(ino);
+        self.open(ino);
+        let written = self.write(ino, offset, bytes)?;
+        if written.is_ok() && is_synced {
+            // It was written all the same.
+            self.fsync(ino)?.ok();
+        }
+        if !keep || written.is_err() {
+            self.close(self.handles.len() - 1, true)?;
+        }
+        written?;
+        Ok(Answered::Ino(ino))
     }
 
     pub(super) fn resize(&mut self, ino: Ino, size: u64) -> Tried<()> {
@@ -26,17 +48,13 @@ impl Apps {
         self.edit(ino, By::Name(self.caller.clone()), what, &[])
     }
 
-    pub(super) fn punch(&mut self, ino: Ino, range: Range<u64>) -> Tried<()> {
+    pub(super) fn punch(&mut self, ino: Ino, range: &Range<u64>) -> Tried<()> {
+        let size = self.mount.core.tree.peek(ino).map_or(0, |attr| attr.size);
+        let range = range.start..range.end.min(size);
         if range.is_empty() {
             return Ok(Ok(()));
         }
         self.edit(ino, By::Name(self.caller.clone()), What::Zeros(range), &[])
-    }
-
-    pub(super) fn clone_file(&mut self, from: Ino, to: Ino) -> Tried<()> {
-        let caller = self.caller.clone();
-        let bytes = Copied { from: 0, to: 0, len: u64::MAX };
-        Ok(self.call_heard(Call::Clone { from, to, bytes, caller }, &[])?.map(drop))
     }
 
     fn edit(&mut self, ino: Ino, by: By, what: What, bytes: &[u8]) -> Tried<()> {
@@ -48,7 +66,7 @@ impl Apps {
     }
 
     /// What the session does later comes after what was written to `ino` so far.
-    pub(super) fn fsync(&mut self, ino: Ino) -> Tried<()> {
+    fn fsync(&mut self, ino: Ino) -> Tried<()> {
         if let Err(refusal) = self.mount.seal(ino, self.caller.clone())? {
             return Ok(Err(refusal));
         }
@@ -69,7 +87,7 @@ impl Apps {
         remote.read_ahead(core, disk, ino, *now);
     }
 
-    pub(super) fn open(&mut self, ino: Ino) {
+    fn open(&mut self, ino: Ino) {
         self.mount.core.opened(ino);
         self.handles.push(ino);
     }

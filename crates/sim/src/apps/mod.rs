@@ -139,7 +139,7 @@ impl Apps {
             (None, true) => Err(Stop::Refused(Refusal::Changed)),
             (None, false) => {
                 self.act_for(self.caller_of(thread));
-                let result = self.attempt(thread, &op)?;
+                let result = self.attempt(thread, &op);
                 self.act_for(Caller::default());
                 result
             }

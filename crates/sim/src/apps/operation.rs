@@ -1,73 +1,99 @@
 //! Operations of applications, as calls of the host.
 
-use std::ops::Range;
-
+use segue_core::host::Copied;
 use segue_core::host::cache::XattrMap;
 use segue_core::host::call::{Answer, Call, Look, NameCall, OpenCall, RenameFlag, Seen};
 use segue_core::nouns::{Attr, Dentry, Ino, Kind, Name, NewNode, SetAttr};
 use segue_core::refusal::Refusal;
 
 use super::{Apps, Changing};
-use crate::Violation;
 use crate::client::{Ran, Stop};
 use crate::work::{Answered, Op, Path, bytes_of};
 
 /// One write in so many is synced, where there are sessions.
 const SYNCED_EVERY: u64 = 3;
 
-/// Result of an operation, inside of what must never happen.
-pub(super) type Attempt<R> = Result<Result<R, Stop>, Violation>;
-
 impl Apps {
     /// Does `op`, or says what it waits for; then nothing was changed.
-    pub(super) fn attempt(&mut self, thread: usize, op: &Op) -> Attempt<Answered> {
-        match self.prepare(thread, op) {
-            Ok(ReadyOp::Name(call, ino)) => {
-                self.threads[thread].changing =
-                    Some(Changing { ino, since: self.mount.disk.changed_at });
-                let call = Call::Name(call, self.caller.clone());
-                Ok(match self.mount.start_call(call, &[])? {
-                    Ran::Asks(asking) => Err(Stop::Ask(asking)),
-                    Ran::Later | Ran::Pauses(..) => Err(Stop::Later),
-                    Ran::Hears(hearing) => Ok(self.named_for_now(thread, *hearing)),
-                    Ran::Answered(answer) => self.named(thread, answer).map_err(Stop::from),
-                })
+    pub(super) fn attempt(&mut self, thread: usize, op: &Op) -> Result<Answered, Stop> {
+        match op {
+            Op::Create(path) => self.create(thread, path, NewNode::File, 0o644),
+            Op::Mkdir(path) => self.create(thread, path, NewNode::Directory, 0o755),
+            Op::Symlink(path, target) => {
+                self.create(thread, path, NewNode::Symlink(target.clone()), 0o777)
             }
-            Ok(ReadyOp::Write { ino, keep }) => {
-                let Op::Write { offset, len, fill, .. } = op else { return never(op) };
-                self.read_ahead(ino);
-                self.open(ino);
-                let written = self.write(ino, *offset, &bytes_of(*offset, *len, *fill))?;
-                if written.is_ok() && self.has_sessions && fill.is_multiple_of(SYNCED_EVERY) {
-                    // It was written all the same.
-                    self.fsync(ino)?.ok();
-                }
-                if !keep || written.is_err() {
-                    self.close(self.handles.len() - 1, true)?;
-                }
-                Ok(written.map(|()| Answered::Ino(ino)).map_err(Stop::from))
+            Op::Rename(from, to, flag) => self.rename(thread, from, to, *flag),
+            Op::Unlink(path) => {
+                let call = NameCall::Unlink(self.at(path)?);
+                self.change(thread, call, None)
             }
-            Ok(ReadyOp::Punch(ino, range)) => {
-                let size = self.mount.core.tree.peek(ino).map_or(0, |attr| attr.size);
-                let punched = self.punch(ino, range.start..range.end.min(size))?;
-                Ok(punched.map(|()| Answered::Ino(ino)).map_err(Stop::from))
+            Op::Rmdir(path) => {
+                let call = NameCall::Rmdir(self.at(path)?);
+                self.change(thread, call, None)
             }
-            Ok(ReadyOp::Clone(from, to)) => {
-                let copied = self.clone_file(from, to)?;
-                Ok(copied.map(|()| Answered::Ino(to)).map_err(Stop::from))
+            Op::Link(from, to) => {
+                let ino = self.existing(from)?.ino;
+                let call = NameCall::Link { ino, at: self.at(to)? };
+                self.change(thread, call, None)
             }
-            Ok(ReadyOp::WriteOpen(ino)) => {
-                let Op::WriteOpen { offset, len, fill, .. } = op else { return never(op) };
-                let written = self.write(ino, *offset, &bytes_of(*offset, *len, *fill))?;
-                Ok(written.map(|()| Answered::Ino(ino)).map_err(Stop::from))
+            Op::Chmod(path, mode) => self.chmod(thread, path, *mode),
+            Op::SetXattr(path, name, value) => {
+                let (ino, _) = self.xattrs(path)?;
+                let (name, value) = (name.clone(), Some(value.clone()));
+                self.change(thread, NameCall::SetXattr { ino, name, value }, None)
             }
-            Ok(ReadyOp::Close(which)) => Ok(Ok(Answered::Ino(self.close(which, true)?))),
-            Ok(ReadyOp::Resize(ino, size)) => {
-                let resized = self.resize(ino, size)?;
-                Ok(resized.map(|()| Answered::Ino(ino)).map_err(Stop::from))
+            Op::RemoveXattr(path, name) => self.remove_xattr(thread, path, name),
+            Op::Xattrs(path) => Ok(Answered::Xattrs(self.xattrs(path)?.1)),
+            Op::List(path) => self.list(path),
+            Op::Read(path) => {
+                let ino = self.file(path)?.ino;
+                self.opens(thread, ino, false)?;
+                Ok(Answered::Bytes(self.mount.read(ino, 0..u64::MAX)?))
             }
-            Ok(ReadyOp::Answer(answered)) => Ok(Ok(answered)),
-            Err(stop) => Ok(Err(stop)),
+            Op::Write { path, offset, len, fill, keep } => {
+                let ino = self.file(path)?.ino;
+                self.opens(thread, ino, true)?;
+                self.load(ino)?;
+                let is_synced = self.has_sessions && fill.is_multiple_of(SYNCED_EVERY);
+                let bytes = bytes_of(*offset, *len, *fill);
+                self.write_once(ino, (*offset, &bytes), is_synced, *keep)
+            }
+            Op::WriteOpen { which, offset, len, fill } => {
+                let ino = self.handles[self.handle(*which)?];
+                self.write(ino, *offset, &bytes_of(*offset, *len, *fill))??;
+                Ok(Answered::Ino(ino))
+            }
+            Op::Close(which) => Ok(Answered::Ino(self.close(self.handle(*which)?, true)?)),
+            Op::Truncate(path, size) => {
+                let ino = self.file(path)?.ino;
+                self.load(ino)?;
+                self.resize(ino, *size)??;
+                Ok(Answered::Ino(ino))
+            }
+            Op::Punch(path, range) => {
+                let ino = self.file(path)?.ino;
+                self.load(ino)?;
+                self.punch(ino, range)??;
+                Ok(Answered::Ino(ino))
+            }
+            Op::Clone(from, to) => self.clone_file(from, to),
+        }
+    }
+
+    /// Changes names or attributes. `ino`: the inode that it is about if it changes nothing.
+    fn change(
+        &mut self,
+        thread: usize,
+        call: NameCall,
+        ino: Option<Ino>,
+    ) -> Result<Answered, Stop> {
+        let since = self.mount.disk.changed_at;
+        self.threads[thread].changing = Some(Changing { ino, since });
+        match self.mount.start_call(Call::Name(call, self.caller.clone()), &[])? {
+            Ran::Asks(asking) => Err(Stop::Ask(asking)),
+            Ran::Later | Ran::Pauses(..) => Err(Stop::Later),
+            Ran::Hears(hearing) => Ok(self.named_for_now(thread, *hearing)),
+            Ran::Answered(answer) => Ok(self.named(thread, answer)?),
         }
     }
 
@@ -84,55 +110,6 @@ impl Apps {
         answer.map(|_| Answered::Ino(ino.unwrap_or(Ino::ROOT)))
     }
 
-    fn prepare(&mut self, thread: usize, op: &Op) -> Result<ReadyOp, Stop> {
-        match op {
-            Op::Create(path) => self.create(path, NewNode::File, 0o644),
-            Op::Mkdir(path) => self.create(path, NewNode::Directory, 0o755),
-            Op::Symlink(path, target) => self.create(path, NewNode::Symlink(target.clone()), 0o777),
-            Op::Write { path, keep, .. } => {
-                let attr = self.file(path)?;
-                self.opens(thread, attr.ino, true)?;
-                self.load(attr.ino)?;
-                Ok(ReadyOp::Write { ino: attr.ino, keep: *keep })
-            }
-            Op::WriteOpen { which, .. } => {
-                let which = self.handle(*which)?;
-                Ok(ReadyOp::WriteOpen(self.handles[which]))
-            }
-            Op::Close(which) => Ok(ReadyOp::Close(self.handle(*which)?)),
-            Op::Truncate(path, size) => {
-                let attr = self.file(path)?;
-                self.load(attr.ino)?;
-                Ok(ReadyOp::Resize(attr.ino, *size))
-            }
-            Op::Rename(from, to, flag) => self.rename(from, to, *flag),
-            Op::Unlink(path) => Ok(ReadyOp::Name(NameCall::Unlink(self.at(path)?), None)),
-            Op::Rmdir(path) => Ok(ReadyOp::Name(NameCall::Rmdir(self.at(path)?), None)),
-            Op::Link(from, to) => self.link(from, to),
-            Op::Chmod(path, mode) => {
-                let attr = self.existing(path)?;
-                if attr.kind == Kind::Symlink {
-                    return Err(Refusal::NotSupported.into());
-                }
-                let set = SetAttr { mode: Some(*mode), ..SetAttr::default() };
-                Ok(ReadyOp::Name(NameCall::SetAttr { ino: attr.ino, set }, None))
-            }
-            Op::List(path) => {
-                let attr = self.existing(path)?;
-                if attr.kind != Kind::Directory {
-                    return Err(Refusal::NotDirectory.into());
-                }
-                Ok(ReadyOp::Answer(Answered::Names(self.mount.list(attr.ino)?)))
-            }
-            Op::Read(path) => {
-                let attr = self.file(path)?;
-                self.opens(thread, attr.ino, false)?;
-                Ok(ReadyOp::Answer(Answered::Bytes(self.mount.read(attr.ino, 0..u64::MAX)?)))
-            }
-            other => self.prepare_unusual(other),
-        }
-    }
-
     /// Asks what an open asks for, once.
     fn opens(&mut self, thread: usize, ino: Ino, writable: bool) -> Result<(), Stop> {
         let state = &self.threads[thread];
@@ -144,38 +121,6 @@ impl Apps {
         match self.mount.call_asking(Call::Open(open)) {
             Err(Stop::Refused(Refusal::Stale)) => Err(Stop::Later),
             opened => opened.map(drop),
-        }
-    }
-
-    /// The operations that not every run has.
-    fn prepare_unusual(&mut self, op: &Op) -> Result<ReadyOp, Stop> {
-        match op {
-            Op::Punch(path, range) => {
-                let attr = self.file(path)?;
-                self.load(attr.ino)?;
-                Ok(ReadyOp::Punch(attr.ino, range.clone()))
-            }
-            Op::SetXattr(path, name, value) => {
-                let (ino, _) = self.xattrs(path)?;
-                let (name, value) = (name.clone(), Some(value.clone()));
-                Ok(ReadyOp::Name(NameCall::SetXattr { ino, name, value }, None))
-            }
-            Op::RemoveXattr(path, name) => {
-                let (ino, known) = self.xattrs(path)?;
-                if !known.contains_key(name) {
-                    return Err(Refusal::NoAttribute.into());
-                }
-                let (name, value) = (name.clone(), None);
-                Ok(ReadyOp::Name(NameCall::SetXattr { ino, name, value }, None))
-            }
-            Op::Xattrs(path) => Ok(ReadyOp::Answer(Answered::Xattrs(self.xattrs(path)?.1))),
-            Op::Clone(from, to) => {
-                let (from, to) = (self.file(from)?.ino, self.file(to)?.ino);
-                self.load(from)?;
-                self.load(to)?;
-                Ok(ReadyOp::Clone(from, to))
-            }
-            other => Err(Stop::Broken(Violation(format!("{other:?} is usual")))),
         }
     }
 
@@ -239,17 +184,50 @@ impl Apps {
         Ok(Dentry { parent, name: name.clone() })
     }
 
-    fn create(&mut self, path: &Path, node: NewNode, mode: u32) -> Result<ReadyOp, Stop> {
+    fn create(
+        &mut self,
+        thread: usize,
+        path: &Path,
+        node: NewNode,
+        mode: u32,
+    ) -> Result<Answered, Stop> {
         let at = self.at(path)?;
-        Ok(ReadyOp::Name(NameCall::Create { at, node, mode, exclusive: false }, None))
+        self.change(thread, NameCall::Create { at, node, mode, exclusive: false }, None)
     }
 
-    fn link(&mut self, from: &Path, to: &Path) -> Result<ReadyOp, Stop> {
-        let ino = self.existing(from)?.ino;
-        Ok(ReadyOp::Name(NameCall::Link { ino, at: self.at(to)? }, None))
+    fn chmod(&mut self, thread: usize, path: &Path, mode: u32) -> Result<Answered, Stop> {
+        let attr = self.existing(path)?;
+        if attr.kind == Kind::Symlink {
+            return Err(Refusal::NotSupported.into());
+        }
+        let set = SetAttr { mode: Some(mode), ..SetAttr::default() };
+        self.change(thread, NameCall::SetAttr { ino: attr.ino, set }, None)
     }
 
-    fn rename(&mut self, from: &Path, to: &Path, flag: RenameFlag) -> Result<ReadyOp, Stop> {
+    fn remove_xattr(&mut self, thread: usize, path: &Path, name: &[u8]) -> Result<Answered, Stop> {
+        let (ino, known) = self.xattrs(path)?;
+        if !known.contains_key(name) {
+            return Err(Refusal::NoAttribute.into());
+        }
+        let (name, value) = (name.to_vec(), None);
+        self.change(thread, NameCall::SetXattr { ino, name, value }, None)
+    }
+
+    fn list(&mut self, path: &Path) -> Result<Answered, Stop> {
+        let attr = self.existing(path)?;
+        match attr.kind {
+            Kind::Directory => Ok(Answered::Names(self.mount.list(attr.ino)?)),
+            _ => Err(Refusal::NotDirectory.into()),
+        }
+    }
+
+    fn rename(
+        &mut self,
+        thread: usize,
+        from: &Path,
+        to: &Path,
+        flag: RenameFlag,
+    ) -> Result<Answered, Stop> {
         // The kernel itself refuses to move something into itself or onto what holds it.
         if to.starts_with(from) && to != from {
             return Err(Refusal::Invalid.into());
@@ -257,28 +235,18 @@ impl Apps {
         if from.starts_with(to) && to != from {
             return Err(Refusal::NotEmpty.into());
         }
-        let source = self.existing(from)?.ino;
+        let moved = self.existing(from)?.ino;
         let (from, to) = (self.at(from)?, self.at(to)?);
-        Ok(ReadyOp::Name(NameCall::Rename { from, to, flag }, Some(source)))
+        self.change(thread, NameCall::Rename { from, to, flag }, Some(moved))
     }
-}
 
-/// An operation that only needs to be carried out.
-enum ReadyOp {
-    /// The call, and the inode that it answers with if it changes nothing.
-    Name(NameCall, Option<Ino>),
-    Write {
-        ino: Ino,
-        keep: bool,
-    },
-    WriteOpen(Ino),
-    Punch(Ino, Range<u64>),
-    Clone(Ino, Ino),
-    Close(usize),
-    Resize(Ino, u64),
-    Answer(Answered),
-}
-
-fn never<R>(op: &Op) -> Attempt<R> {
-    Err(Violation(format!("{op:?} was prepared as something else")))
+    /// Copies a file by the server.
+    fn clone_file(&mut self, from: &Path, to: &Path) -> Result<Answered, Stop> {
+        let (from, to) = (self.file(from)?.ino, self.file(to)?.ino);
+        self.load(from)?;
+        self.load(to)?;
+        let (bytes, caller) = (Copied { from: 0, to: 0, len: u64::MAX }, self.caller.clone());
+        self.call_heard(Call::Clone { from, to, bytes, caller }, &[])??;
+        Ok(Answered::Ino(to))
+    }
 }

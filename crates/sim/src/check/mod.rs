@@ -1,12 +1,13 @@
 //! The checks: after each commit ([`ledger`]), of acknowledged calls ([`acknowledged`]), when a
-//! client starts again ([`restart`]) or gets bytes ([`clean`]), of the server's promises
-//! ([`promised`]), and at the end ([`structure`], [`view`], [`bounded`]).
+//! client starts again ([`restart`]), gets bytes ([`clean`]) or merges duplicates ([`merged`]), of
+//! the server's promises ([`promised`]), and at the end ([`structure`], [`view`], [`bounded`]).
 
 pub(crate) mod acknowledged;
 pub(crate) mod bounded;
 pub(crate) mod clean;
 pub(crate) mod ledger;
 pub(crate) mod lives;
+pub(crate) mod merged;
 mod ordered;
 pub(crate) mod promised;
 pub(crate) mod restart;

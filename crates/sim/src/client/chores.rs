@@ -153,7 +153,7 @@ impl Mount {
         if let (Whose::Merge, Request::Compare(files), Reply::Compared(true)) =
             (whose, &asking.request, &answer.0)
         {
-            self.merging.same.push(files.one);
+            self.merging.compared.add(files.one);
         }
         let is_unseen = matches!(&answer.0, Reply::Applied(applied) if !applied.visible);
         let places = (&mut self.core, &mut self.disk);

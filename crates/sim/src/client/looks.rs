@@ -20,7 +20,7 @@ impl Mount {
 
     /// Carries out a call, or stops at a question to the server.
     pub(crate) fn call_asking(&mut self, call: Call) -> Result<Answer, Stop> {
-        match self.start_call(call, &[]).map_err(Stop::Broken)? {
+        match self.start_call(call, &[])? {
             Ran::Answered(answer) => Ok(answer?),
             Ran::Asks(asking) => Err(Stop::Ask(asking)),
             Ran::Hears(_) | Ran::Pauses(..) | Ran::Later => Err(Stop::Later),

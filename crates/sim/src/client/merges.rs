@@ -1,26 +1,23 @@
 //! Merging of what two hosts made under one name: one at a time, whenever the chores are done.
 
-use segue_core::host::action::{CallId, Event};
+use segue_core::host::action::Event;
 use segue_core::host::call::Call;
 use segue_core::host::conflict::{Duplicate, may_merge_later};
-use segue_core::host::log::{Change, Entry, Logged};
-use segue_core::nouns::{Ino, Kind, Record, Version};
+use segue_core::nouns::Ino;
 
 use super::Mount;
 use super::shell::{Hearing, Ran};
 use crate::Violation;
+use crate::check::merged::Compared;
 use crate::remote::Whose;
 
 /// The merge that is under way.
 #[derive(Debug, Default)]
 pub(crate) struct Merging {
     duplicate: Option<Duplicate>,
-    /// Its call.
-    call: Option<CallId>,
     /// It waits for outcomes.
     hearing: Option<Hearing>,
-    /// Versions of files that the server has called the same as another one.
-    pub(super) same: Vec<(Ino, Version)>,
+    pub(super) compared: Compared,
     /// Copies that are not merged as long as this process lives.
     given_up: Vec<Ino>,
     /// How many were merged.
@@ -31,7 +28,7 @@ impl Merging {
     /// The connection is lost: the merge begins anew.
     pub(super) fn stop(&mut self) {
         (self.duplicate, self.hearing) = (None, None);
-        self.same.clear();
+        self.compared.forget();
     }
 }
 
@@ -58,7 +55,7 @@ impl Mount {
         duplicates.push(duplicate.clone());
         self.merging.duplicate = Some(duplicate.clone());
         let id = self.next_id();
-        self.merging.call = Some(id);
+        self.merging.compared.begin(id);
         let ran = self.run(id, Event::Call { id, call: Call::Merge(duplicate) }, &[])?;
         self.goes_on(Whose::Merge, ran)
     }
@@ -84,22 +81,7 @@ impl Mount {
             }
             ran => return Err(Violation(format!("a merge that waits for data: {ran:?}"))),
         }
-        self.merging.same.clear();
+        self.merging.compared.forget();
         Ok(())
-    }
-
-    /// A merge removes only what the server has called the same, or what has no bytes.
-    pub(super) fn check_merge(&self, call: CallId, entry: &Entry) -> Result<(), Violation> {
-        let Some(Logged { change: Change::Record(record), .. }) = entry.change() else {
-            return Ok(());
-        };
-        let Record::Unlink { ino, .. } = record else { return Ok(()) };
-        let Some(attr) = self.core.tree.peek(*ino) else { return Ok(()) };
-        let has_bytes = attr.kind == Kind::File && attr.size > 0;
-        let is_same = self.merging.same.contains(&(*ino, attr.data_version));
-        match self.merging.call == Some(call) && has_bytes && !is_same {
-            true => Err(Violation(format!("#{ino} is merged away, and is the same as none"))),
-            false => Ok(()),
-        }
     }
 }

@@ -61,6 +61,12 @@ impl From<Refusal> for Stop {
     }
 }
 
+impl From<Violation> for Stop {
+    fn from(violation: Violation) -> Stop {
+        Stop::Broken(violation)
+    }
+}
+
 /// A running client.
 pub(crate) struct Mount {
     pub(crate) core: Host,

@@ -110,7 +110,7 @@ impl Mount {
                     Action::Pause(_, time) if !time.is_zero() => return Ok(Ran::Pauses(id, time)),
                     action => {
                         if let Action::Append(_, entry) = &action {
-                            self.check_merge(id, entry)?;
+                            self.merging.compared.check(&self.core, id, entry)?;
                         }
                         let is_unseen = hides(&action);
                         done = self.carry_out(action, bytes)?.or(done);
