@@ -65,7 +65,7 @@ impl Apps {
         Ok(if self.mount.disk.edits > edits { Ok(()) } else { edited })
     }
 
-    /// What the session does later comes after what was written to `ino` so far.
+    /// Later changes of the session come after the writes to `ino` so far.
     fn fsync(&mut self, ino: Ino) -> Tried<()> {
         if let Err(refusal) = self.mount.seal(ino, self.caller.clone())? {
             return Ok(Err(refusal));
@@ -97,10 +97,10 @@ impl Apps {
         let ino = self.handles.remove(which);
         if waits && self.mount.core.lm(ino).closes() {
             let caller = self.caller.clone();
-            // What cannot be sealed now is sealed below, or by the next chores.
+            // If it cannot be sealed now, it is sealed below, or by the next chores.
             self.call_heard(Call::Seal { ino, caller, waits }, &[])?.ok();
         }
-        // What cannot be sealed now is sealed by the next chores.
+        // If it cannot be sealed now, the next chores seal it.
         let caller = self.caller.clone();
         self.mount.host_call(Call::SealAtClose { ino, caller })?.ok();
         if self.mount.core.closed(ino) && self.mount.core.is_to_release(ino) {

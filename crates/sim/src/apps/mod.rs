@@ -245,7 +245,7 @@ impl Apps {
         self.mount.seal_all()
     }
 
-    /// What has happened to changes, to the disk and to the host's name.
+    /// Counts of changes, of errors of the disk and of the host's names.
     pub(crate) fn counts(&self) -> Summary {
         let HostDisk { counts, failing, .. } = &self.mount.disk;
         let refused = counts.refused + self.refused;

@@ -14,7 +14,7 @@ use crate::work::{Answered, Op, Path, bytes_of};
 const SYNCED_EVERY: u64 = 3;
 
 impl Apps {
-    /// Does `op`, or says what it waits for; then nothing was changed.
+    /// Does `op`, or stops; then nothing was changed.
     pub(super) fn attempt(&mut self, thread: usize, op: &Op) -> Result<Answered, Stop> {
         match op {
             Op::Create(path) => self.create(thread, path, NewNode::File, 0o644),
@@ -46,12 +46,12 @@ impl Apps {
             Op::Xattrs(path) => Ok(Answered::Xattrs(self.xattrs(path)?.1)),
             Op::List(path) => self.list(path),
             Op::Read(path) => {
-                let ino = self.file(path)?.ino;
+                let ino = self.file(path)?;
                 self.opens(thread, ino, false)?;
                 Ok(Answered::Bytes(self.mount.read(ino, 0..u64::MAX)?))
             }
             Op::Write { path, offset, len, fill, keep } => {
-                let ino = self.file(path)?.ino;
+                let ino = self.file(path)?;
                 self.opens(thread, ino, true)?;
                 self.load(ino)?;
                 let is_synced = self.has_sessions && fill.is_multiple_of(SYNCED_EVERY);
@@ -65,13 +65,13 @@ impl Apps {
             }
             Op::Close(which) => Ok(Answered::Ino(self.close(self.handle(*which)?, true)?)),
             Op::Truncate(path, size) => {
-                let ino = self.file(path)?.ino;
+                let ino = self.file(path)?;
                 self.load(ino)?;
                 self.resize(ino, *size)??;
                 Ok(Answered::Ino(ino))
             }
             Op::Punch(path, range) => {
-                let ino = self.file(path)?.ino;
+                let ino = self.file(path)?;
                 self.load(ino)?;
                 self.punch(ino, range)??;
                 Ok(Answered::Ino(ino))
@@ -110,7 +110,7 @@ impl Apps {
         answer.map(|_| Answered::Ino(ino.unwrap_or(Ino::ROOT)))
     }
 
-    /// Asks what an open asks for, once.
+    /// Asks the server the questions of an open, once.
     fn opens(&mut self, thread: usize, ino: Ino, writable: bool) -> Result<(), Stop> {
         let state = &self.threads[thread];
         let is_second = state.tries > 1;
@@ -155,33 +155,27 @@ impl Apps {
         Ok(self.resolve(path)?.ok_or(Refusal::NotFound)?)
     }
 
-    /// The directory that holds the last part of a path.
-    fn parent<'a>(&mut self, path: &'a [Name]) -> Result<(Ino, &'a Name), Stop> {
-        let (name, above) = path.split_last().ok_or(Refusal::Invalid)?;
-        let parent = self.existing(above)?;
-        match parent.kind {
-            Kind::Directory => Ok((parent.ino, name)),
-            _ => Err(Refusal::NotDirectory.into()),
-        }
-    }
-
     fn handle(&self, which: usize) -> Result<usize, Refusal> {
         which.checked_rem(self.handles.len()).ok_or(Refusal::Invalid)
     }
 
-    fn file(&mut self, path: &Path) -> Result<Attr, Stop> {
+    fn file(&mut self, path: &Path) -> Result<Ino, Stop> {
         let attr = self.existing(path)?;
         match attr.kind {
-            Kind::File => Ok(attr),
+            Kind::File => Ok(attr.ino),
             Kind::Directory => Err(Refusal::IsDirectory.into()),
             _ => Err(Refusal::Invalid.into()),
         }
     }
 
-    /// The place of the last name of a path.
+    /// The place of the last name of a path, which is in a directory.
     fn at(&mut self, path: &Path) -> Result<Dentry, Stop> {
-        let (parent, name) = self.parent(path)?;
-        Ok(Dentry { parent, name: name.clone() })
+        let (name, above) = path.split_last().ok_or(Refusal::Invalid)?;
+        let parent = self.existing(above)?;
+        match parent.kind {
+            Kind::Directory => Ok(Dentry { parent: parent.ino, name: name.clone() }),
+            _ => Err(Refusal::NotDirectory.into()),
+        }
     }
 
     fn create(
@@ -242,7 +236,7 @@ impl Apps {
 
     /// Copies a file by the server.
     fn clone_file(&mut self, from: &Path, to: &Path) -> Result<Answered, Stop> {
-        let (from, to) = (self.file(from)?.ino, self.file(to)?.ino);
+        let (from, to) = (self.file(from)?, self.file(to)?);
         self.load(from)?;
         self.load(to)?;
         let (bytes, caller) = (Copied { from: 0, to: 0, len: u64::MAX }, self.caller.clone());

@@ -21,7 +21,7 @@ pub(crate) struct Chores {
     pub(super) to_start: Vec<Call>,
     /// These go on then.
     paused: Vec<(CallId, Time)>,
-    /// It is known what quotas have left.
+    /// It is known how much quotas have left.
     pub(super) knows_room: bool,
 }
 
@@ -41,7 +41,7 @@ impl Mount {
         self.start_chores()
     }
 
-    /// Begins what the host wants begun.
+    /// Begins the calls that the host wants begun.
     fn start_chores(&mut self) -> Result<(), Violation> {
         for call in std::mem::take(&mut self.chores.to_start) {
             self.start_as(Whose::Chore, call)?;
@@ -136,7 +136,7 @@ impl Mount {
         self.take_turn()
     }
 
-    /// Begins what is to be begun after an answer.
+    /// Begins the calls that an answer makes room for.
     pub(crate) fn take_turn(&mut self) -> Result<(), Violation> {
         self.start_chores()?;
         self.send()
@@ -168,7 +168,7 @@ impl Mount {
         if is_unseen {
             self.remote.ask_for_visibility(self.now);
         }
-        // Unless what was sent twice is done the second time.
+        // Unless a batch that was sent twice is done the second time.
         self.remote.unsettled |= is_full;
         Ok(is_full || asking.is_of_batch() && self.remote.door.is_shut_out)
     }

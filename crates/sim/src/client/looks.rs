@@ -1,4 +1,4 @@
-//! What programs see of files: attributes, names, bytes.
+//! Looks of programs at files: attributes, names, bytes.
 
 use std::ops::Range;
 

@@ -1,4 +1,5 @@
-//! Merging of what two hosts made under one name: one at a time, whenever the chores are done.
+//! Merging of duplicates, which two hosts made under one name: one at a time, whenever the chores
+//! are done.
 
 use segue_core::host::action::Event;
 use segue_core::host::call::Call;

@@ -52,7 +52,7 @@ pub(crate) enum Stop {
     Later,
 }
 
-/// The result of what a disk may refuse, inside of what must never happen.
+/// A result that a disk may refuse, inside of one that must never fail.
 pub(crate) type Tried<R> = Result<Result<R, Refusal>, Violation>;
 
 impl From<Refusal> for Stop {
@@ -73,19 +73,19 @@ pub(crate) struct Mount {
     pub(crate) disk: HostDisk,
     pub(crate) remote: SimRemote,
     pub(crate) now: Time,
-    /// What the wall clock is ahead, in seconds.
+    /// The wall clock is ahead by so many seconds.
     pub(crate) ahead: i64,
     /// Calls of the host.
     host_calls: u64,
     chores: Chores,
     pub(crate) merging: Merging,
-    /// There may be quotas, and it is to be asked what they have left.
+    /// There may be quotas, and it is to be asked how much they have left.
     pub(crate) has_limits: bool,
     bug: Option<Bug>,
 }
 
 impl Mount {
-    /// Starts a process on what an earlier one left; requests are numbered from `next_request`.
+    /// Starts a process on the disk of an earlier one; requests are numbered from `next_request`.
     pub(crate) fn start(
         left: (Kept, Acknowledged),
         next_request: u64,
@@ -134,7 +134,7 @@ impl Mount {
         }
     }
 
-    /// The process dies: what it leaves, and the number of its next request.
+    /// The process dies. Returns its disk, and the number of its next request.
     pub(crate) fn die(self) -> (Kept, Acknowledged, u64) {
         (self.disk.kept, self.disk.acknowledged, self.remote.next_request())
     }
@@ -155,7 +155,7 @@ impl Mount {
         self.merge()
     }
 
-    /// Asks what quotas have left, at first and when something was changed since.
+    /// Asks how much quotas have left, at first and when something was changed since.
     fn ask_for_room(&mut self) {
         let is_due = !self.remote.is_offline && self.has_limits;
         if !is_due || std::mem::replace(&mut self.chores.knows_room, true) {
@@ -166,7 +166,7 @@ impl Mount {
         self.remote.ask_for_room(quotas, self.now);
     }
 
-    /// Makes what was written to a file a change for the server.
+    /// Makes the writes to a file a change for the server.
     pub(crate) fn seal(&mut self, ino: Ino, caller: Caller) -> Tried<()> {
         Ok(self.host_call(Call::Seal { ino, caller, waits: false })?.map(drop))
     }

@@ -24,7 +24,7 @@ impl HostDisk {
         }
     }
 
-    /// What is here of a file: where, and what.
+    /// The valid bytes of a file, with their offsets.
     pub(crate) fn here(&mut self, core: &mut Host, ino: Ino) -> Vec<(u64, Vec<u8>)> {
         let Some(size) = core.tree.peek(ino).map(|attr| attr.size) else { return Vec::new() };
         if self.load(core, ino).is_err() {
@@ -66,7 +66,7 @@ impl HostDisk {
         Ok(())
     }
 
-    /// What change `seq` has in `range`, as it was when it was logged.
+    /// The bytes of change `seq` in `range`, as they were when it was logged.
     pub(crate) fn source(
         &self,
         core: &Host,

@@ -1,7 +1,8 @@
 //! Changes of containers, also those that a process dies in the middle of.
 //!
-//! A large write is logged as checksums, unless it is over what only this host has. The next
-//! process takes out of the log what is not in the container, and what stood there is not valid.
+//! A large write is logged as checksums, unless it is over bytes that only this host has. The next
+//! process takes it out of the log if its bytes are not in the container, and nothing is valid
+//! there.
 
 use std::ops::Range;
 
@@ -41,8 +42,8 @@ pub(super) fn sum(bytes: &[u8]) -> u32 {
 }
 
 impl HostDisk {
-    /// The entry of a change, which writes `bytes`. What a loss of power leaves of a log that has
-    /// checksums is not simulated.
+    /// The entry of a change, which writes `bytes`. A loss of power under a log with checksums is
+    /// not simulated.
     fn entry_of(&self, edit: &Edit, bytes: &[u8]) -> Entry {
         edit.entry(|| {
             if bytes.len() < INLINE_MAX || edit.logs_bytes || self.kept.loses_power {
@@ -69,7 +70,7 @@ impl HostDisk {
     ) -> Result<Carried, Violation> {
         let (ino, key) = (edit.ino, (edit.ino, edit.container));
         let old_size = core.tree.peek(ino).map_or(0, |attr| attr.size);
-        // A full disk takes bytes that overwrite others. What the log has got is taken back.
+        // A full disk takes bytes that overwrite others. The entry in the log is taken back.
         if let Err((refusal, written)) = self.failing.try_change(bytes.len(), edit.logs_bytes) {
             if let Change::Bytes(offset) = edit.change {
                 put(self.kept.bytes_of_container(key), offset, &bytes[..written]);
@@ -100,7 +101,7 @@ impl HostDisk {
         Ok(Ok(Done::Carried))
     }
 
-    /// There is room for the word of what failed where the change stood in the log.
+    /// There is room for the word of the failure where the change stood in the log.
     pub(super) fn undo(&mut self, undo: Undo) -> Result<Carried, Violation> {
         self.append(undo.entry)?;
         let container = self.kept.bytes_of_container((undo.ino, undo.container));

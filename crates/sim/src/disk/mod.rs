@@ -1,7 +1,7 @@
-//! A host's disk: what is [kept](Kept) on it, and what the actions of the host do to that.
+//! A host's disk: its [content](Kept), and the actions of the host that change it.
 //!
-//! What fails did not happen. Each promise to an application is noted beside the disk when the log
-//! has it, for the checks of what was acknowledged.
+//! An action that fails did not happen. Each promise to an application is noted beside the disk
+//! when the log has it, for the checks of acknowledged calls.
 
 mod container;
 mod data;
@@ -38,12 +38,12 @@ const INO_BLOCK: u64 = 8;
 /// How an action ended.
 pub(crate) type Carried = Result<Done, Undone>;
 
-/// The disk under a process, with what that process knows of it.
+/// The disk under a process, with the process's own counters of it.
 pub(crate) struct HostDisk {
     pub(crate) kept: Kept,
     pub(crate) acknowledged: Acknowledged,
     pub(crate) failing: Failing,
-    /// What became of changes.
+    /// Fates of changes.
     pub(crate) counts: Summary,
     /// How many entries there were behind the last that changed what applications see.
     pub(crate) changed_at: u64,
@@ -170,7 +170,7 @@ impl HostDisk {
         Ok(Ok(Done::Carried))
     }
 
-    /// Counts changes that became others. Of which file, if what was seen of it is as before?
+    /// Counts changes that became others. Returns the file, if it is seen as before.
     fn count_replaced(&mut self, Replaced { seqs, by }: &Replaced) -> Option<Ino> {
         let count = seqs.len() as u64;
         match by {

@@ -23,8 +23,7 @@ fn pending_names(core: &Host) -> BTreeSet<(Ino, Name)> {
 }
 
 impl HostDisk {
-    /// Notes what is known now. What the log says up to here is durable before. False if the disk
-    /// refuses it.
+    /// Brings the index up to date. The log so far is durable before. False if the disk refuses it.
     pub(crate) fn note(&mut self, core: &mut Host, now: Time) -> bool {
         if self.bug != Some(Bug::ClientNotesUnsynced) {
             self.sync(core);
@@ -47,12 +46,12 @@ impl HostDisk {
         true
     }
 
-    /// Removes what nobody needs any more.
+    /// Removes files that nobody needs any more.
     pub(crate) fn sweep(&mut self, core: &mut Host) {
         core.take_scrap().into_iter().for_each(|scrap| self.kept.remove(scrap));
     }
 
-    /// Takes in what is noted of an inode.
+    /// Takes in the note of an inode.
     pub(crate) fn load_node(&self, core: &mut Host, ino: Ino) {
         let load = Load::Node(ino);
         let noted = self.kept.index.noted_for(&load);
@@ -78,8 +77,7 @@ impl HostDisk {
         }
     }
 
-    /// Writes what the log says anew, in less. The index has all of it before, and all data are
-    /// durable.
+    /// Writes the log anew, in less. The index has all of it before, and all data are durable.
     pub(crate) fn rewrite_log(&mut self, core: &mut Host, now: Time) {
         let entries = core.log_entries();
         if !self.note(core, now) || self.failing.try_write().is_err() {

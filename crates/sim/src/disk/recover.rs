@@ -1,4 +1,4 @@
-//! What an earlier process left on a disk, for core to take in: until that is done or the process
+//! Recovery: core takes in the disk that an earlier process left, until that is done or the process
 //! dies, after so many changes of the disk.
 
 use std::ops::Range;
@@ -43,8 +43,8 @@ impl LeftKept<'_> {
 }
 
 impl HostDisk {
-    /// Has core take in what an earlier process left. The process dies if that takes more than so
-    /// many `steps`.
+    /// Has core take in the disk of an earlier process. The process dies if that takes more than
+    /// `steps` changes of it.
     pub(crate) fn recover(
         &mut self,
         core: &mut Host,

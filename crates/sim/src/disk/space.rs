@@ -1,4 +1,4 @@
-//! Room for what is cached: what the server has goes when there is too much of it.
+//! Room for the cache: data that the server has go when there are too many of them.
 //!
 //! ```text
 //!   cached ─▶ core lets go of it ─▶ out of the index ─▶ its container goes
@@ -17,14 +17,14 @@ impl HostDisk {
         all.sum::<u64>().saturating_sub(core.unsafe_bytes())
     }
 
-    /// Removes what is too much.
+    /// Removes data if there are too many.
     pub(crate) fn clean_cache(&mut self, core: &mut Host) {
         let Some(limit) = self.kept.cache_size else { return };
         let excess = Bounds::excess(limit, self.clean_bytes(core));
         self.evict(core, excess, usize::MAX);
     }
 
-    /// Dies while it removes what is cached, for the disk is full.
+    /// Dies while it removes cached data, for the disk is full.
     pub(crate) fn die_evicting(&mut self, core: &mut Host, rng: &mut Rng) {
         let excess = rng.below(self.clean_bytes(core) + 1);
         self.evict(core, excess, 1 + rng.index(3));
@@ -83,7 +83,7 @@ impl HostDisk {
         keys.find(|key| key.1.0 >= first && !self.is_needed(core, *key))
     }
 
-    /// Removes what an earlier process left and nobody needs.
+    /// Removes containers that an earlier process left and nobody needs.
     pub(super) fn sweep_left(&mut self, core: &Host) {
         let first = self.first_container();
         let left = self.kept.containers.keys().copied().filter(|key| key.1.0 < first);

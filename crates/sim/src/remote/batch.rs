@@ -47,7 +47,7 @@ impl SimRemote {
         Ok(Some(Asking { call, request, body, batch: Some(deliver) }))
     }
 
-    /// The records of a batch, or what must be fetched before.
+    /// The records of a batch, or the fetch that must come before.
     fn stamp(
         &self,
         core: &mut Host,
@@ -70,7 +70,7 @@ impl SimRemote {
         Ok(Ok(records))
     }
 
-    /// What is missing of a store that must be whole, and can be had.
+    /// The fetch of missing bytes of a store that must be whole, if they can be had.
     fn complete(&self, core: &mut Host, seq: u64, data: &DataChange) -> Option<Request> {
         if !core.is_wanted_whole(seq) || self.baseless.contains(&seq) {
             return None;
@@ -79,7 +79,7 @@ impl SimRemote {
         self.next_gap(core, data.ino, 0..data.size, size)
     }
 
-    /// What a call is told of the answer to its batch, or to what was fetched for it.
+    /// The answer to a batch, or to a fetch for one, in the host's words.
     pub(super) fn batch_done(
         &mut self,
         (core, disk): (&mut Host, &mut HostDisk),
@@ -133,7 +133,7 @@ impl SimRemote {
         })
     }
 
-    /// What the client's own notes make of outcomes.
+    /// Notes outcomes of a batch, which `brought` its chunks.
     fn outcomes_came(
         &mut self,
         disk: &mut HostDisk,
@@ -160,7 +160,7 @@ impl SimRemote {
         Ok(())
     }
 
-    /// What the server wants fetched for a whole store cannot be had.
+    /// The base of a whole store cannot be had.
     fn give_up_base(&mut self, batch: &[Logged]) {
         self.baseless.extend(batch.iter().map(|logged| logged.seq));
     }

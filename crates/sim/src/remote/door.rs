@@ -1,5 +1,5 @@
-//! The door of the server: what a client says there of its cache, and what it becomes if that is a
-//! copy.
+//! The door of the server: a client tells it of its cache, and becomes another client if the cache
+//! is a copy.
 
 use segue_core::host::Host;
 use segue_core::host::log::latest_told;
@@ -29,7 +29,7 @@ pub(crate) struct SimDoor {
     pub(crate) is_shut_out: bool,
     /// It was welcomed since that was looked at.
     pub(crate) is_welcome: bool,
-    /// The last hello was answered: what the server has forgotten is known.
+    /// The last hello was answered: it is known which versions the server has forgotten.
     pub(crate) is_greeted: bool,
 }
 
@@ -118,7 +118,7 @@ impl SimRemote {
         }
     }
 
-    /// The host knows what the server has forgotten, and may use its numbers.
+    /// The host knows which versions the server has forgotten, and may use its numbers.
     pub(crate) fn let_in(&mut self, disk: &mut HostDisk, grants: Vec<InoGrant>) {
         (self.door.is_welcome, self.door.is_greeted) = (true, true);
         disk.kept.grants = grants;

@@ -27,7 +27,7 @@ use chunks::SentChunks;
 use door::SimDoor;
 use session::SimSession;
 
-/// Who has a call of the host, and goes on with it when the answer is there.
+/// The owner of a call of the host, who goes on with it when the answer is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Whose {
     /// An application's thread.
@@ -58,7 +58,7 @@ impl Asking {
         Asking { call, request, body: Vec::new(), batch: None }
     }
 
-    /// The same question to the server as a message.
+    /// A question of the host as a request.
     pub(crate) fn query(call: CallId, ask: Ask) -> Asking {
         let request = match ask {
             Ask::Attr(ino) => Request::Getattr(ino),
@@ -168,7 +168,7 @@ impl SimRemote {
         self.send(message, Errand::Call(whose, asking), now);
     }
 
-    /// Asks the server what these quotas have left.
+    /// Asks the server for the room that these quotas have left.
     pub(crate) fn ask_for_room(&mut self, quotas: BTreeSet<Option<Ino>>, now: Time) {
         for quota in quotas {
             let request = Request::Statfs(quota.unwrap_or(Ino::ROOT));
@@ -234,7 +234,7 @@ impl SimRemote {
         Some((errand, asked))
     }
 
-    /// What a call of the host is told of the answer, which was asked for and came then.
+    /// An answer in the host's words. It was asked for and came at these `times`.
     pub(crate) fn done(
         &mut self,
         (core, disk): (&mut Host, &mut HostDisk),
