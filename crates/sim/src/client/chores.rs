@@ -60,7 +60,7 @@ impl Mount {
         match (whose, ran) {
             (whose, Ran::Asks(asking)) => self.remote.ask(whose, *asking, self.now),
             (Whose::Merge, ran) => return self.merge_goes_on(ran),
-            (Whose::Lane(_), Ran::Answered(answer)) => return self.has_sent(answer),
+            (Whose::Lane(_), Ran::Answered(answer)) => return self.sent(answer),
             (Whose::Chore, Ran::Answered(_)) => {}
             (Whose::Chore, Ran::Pauses(id, time)) => {
                 self.chores.paused.push((id, Time(self.now.0 + time)));
@@ -84,7 +84,8 @@ impl Mount {
         Ok(())
     }
 
-    fn has_sent(&mut self, answer: Result<Answer, Refusal>) -> Result<(), Violation> {
+    /// A call that sends batches is over.
+    fn sent(&mut self, answer: Result<Answer, Refusal>) -> Result<(), Violation> {
         if answer == Err(Refusal::Protocol) {
             return Err(Violation("an answer to no batch".into()));
         }

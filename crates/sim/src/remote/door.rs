@@ -13,7 +13,7 @@ use crate::disk::{HostDisk, Kept};
 use crate::server::host_name;
 
 /// The connections of a process to the server.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct SimDoor {
     /// No record has this seq or a later one, as the next hello says.
     next: u64,
@@ -36,16 +36,8 @@ pub(crate) struct SimDoor {
 impl SimDoor {
     /// The door for a process that begins on this disk.
     pub(super) fn of(kept: &Kept) -> SimDoor {
-        SimDoor {
-            next: kept.seq_reserved.max(1),
-            known: kept.latest_noted().max(latest_told(&kept.log)),
-            was_welcome: false,
-            spare: None,
-            took_spare: false,
-            is_shut_out: false,
-            is_welcome: false,
-            is_greeted: false,
-        }
+        let known = kept.latest_noted().max(latest_told(&kept.log));
+        SimDoor { next: kept.seq_reserved.max(1), known, ..SimDoor::default() }
     }
 }
 
