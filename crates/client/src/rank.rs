@@ -24,11 +24,9 @@ pub(crate) enum Rank {
     Log,
     /// The host.
     Core,
-    /// The kernel's numbers of files.
-    Nodes,
 }
 
-const RANKS: usize = Rank::Nodes as usize + 1;
+const RANKS: usize = Rank::Core as usize + 1;
 
 thread_local! {
     /// How many mutexes of each rank this thread holds.

@@ -93,6 +93,8 @@ pub enum Bug {
     ClientBelievesForgotten,
     /// A client merges files that nobody has compared.
     ClientMergesUnlike,
+    /// A client lets its kernel read on in a container that a file has no more.
+    ClientKeepsBacking,
 }
 
 impl Bug {
@@ -110,6 +112,7 @@ impl Bug {
             Bug::ClientBelievesTorn => Some(Fault::BelievesBegun),
             Bug::ClientForgetsTorn => Some(Fault::ForgetsBegun),
             Bug::ClientMergesUnlike => Some(Fault::MergesUnlike),
+            Bug::ClientKeepsBacking => Some(Fault::KeepsBacking),
             _ => None,
         }
     }

@@ -340,7 +340,13 @@ fn a_client_that_evicts_what_it_wrote_is_found() {
 
 #[test]
 fn a_client_that_believes_that_what_was_evicted_is_there_is_found() {
-    assert_found_in(Bug::ClientBelievesEvicted, 255..265, "offline");
+    assert_found_in(Bug::ClientBelievesEvicted, 55..65, "reads Ok(");
+}
+
+/// A kernel went on to read what the server had no more, after its data were put back.
+#[test]
+fn a_client_whose_kernel_reads_another_version_is_found() {
+    assert_found(Bug::ClientKeepsBacking, 30, "of which not all is there");
 }
 
 /// What the tests of other bugs of promises do not see: the word of the change is on its way.

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use segue_core::host::Host;
 use segue_core::host::cache::FileData;
-use segue_core::host::call::UnsentBelow;
+use segue_core::host::call::{Seals, UnsentBelow};
 use segue_core::host::log::{Queue, Stage};
 use segue_core::nouns::{Attr, Class, Ino, Kind, Name, Role};
 use segue_core::refusal::Refusal;
@@ -76,7 +76,7 @@ pub(super) fn unreachable_words(mount: &Mount) -> String {
 
 /// How many changes the server has not committed, and how many bytes of their data it lacks.
 pub(crate) fn pending(mount: &Mount) -> (u64, u64) {
-    mount.shell.seal_all();
+    mount.shell.seal_all(Seals::Decided).ok();
     let core = mount.host.lock();
     (core.queue.len() as u64, to_send(mount, &core))
 }

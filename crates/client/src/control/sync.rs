@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use segue_core::host::log::Logged;
-use segue_core::host::{Host, call};
+use segue_core::host::Host;
+use segue_core::host::call::Seals;
 use segue_core::refusal::Refusal;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -50,31 +50,19 @@ impl Target {
     }
 }
 
-/// True if `path` is one of `tops` or below one. Where nobody knows what something is called it may
-/// be.
-pub(super) fn is_below(tops: &[AnyPath], path: &[u8]) -> bool {
-    tops.iter().any(|top| call::is_below(top.as_bytes(), path))
-}
-
 /// The changes that must be settled for `scope`: what they follow is so before them.
 fn target_of(mount: &Mount, scope: &Scope) -> Target {
     match scope {
         Scope::All => {
             mount.host.lock().queue.newest_seq().map_or(Target::default(), Target::Through)
         }
-        Scope::Below(paths) => Target::These(below(mount, paths)),
+        Scope::Below(paths) => Target::These(mount.host.lock().changes_below(&tops(paths))),
     }
 }
 
-/// The changes that touch these files, or what is below these directories.
-pub(crate) fn below(mount: &Mount, paths: &[AnyPath]) -> BTreeSet<u64> {
-    let core = mount.host.lock();
-    let is_meant = |logged: &&Logged| {
-        let inodes = logged.change.inodes().into_iter();
-        inodes.map(|ino| core.tree.path_bytes(ino)).any(|path| is_below(paths, &path))
-    };
-    let changes = core.queue.iter().map(|(logged, _)| logged);
-    changes.filter(is_meant).map(|logged| logged.seq).collect()
+/// Paths in the volume, for the host.
+pub(super) fn tops(paths: &[AnyPath]) -> Vec<Vec<u8>> {
+    paths.iter().map(|path| path.as_bytes().to_vec()).collect()
 }
 
 /// Tells progress until everything of `scope` is on the server's disk (or on this host's,
@@ -104,8 +92,7 @@ async fn sync_inner(
     tell: &mpsc::Sender<SyncReply>,
 ) -> Result<SyncReply, Refusal> {
     let began = mount.host.now();
-    mount.shell.note_maps(None)?;
-    let mut left = mount.shell.seal_all();
+    let mut left = mount.shell.seal_all(Seals::Decided)?;
     // What was begun goes on all the same.
     match timeout {
         None => mount.disk.sync_disk().await?,
@@ -129,7 +116,7 @@ async fn sync_inner(
         let is_committed = pending_records == 0;
         if is_committed && to_server && !left.is_empty() {
             // What the server knows a further name of goes after all.
-            std::mem::take(&mut left).into_iter().for_each(|ino| mount.shell.seal_early(ino));
+            mount.shell.seal_all(Seals::These(std::mem::take(&mut left)))?;
             target = target_of(mount, &scope);
             continue;
         }

@@ -197,7 +197,7 @@ impl Front {
                 self.answer(asked, reply, async move { empty(mount.flush(handle).await) });
             }
             Call::Release { handle, .. } => {
-                self.mount.close(handle);
+                self.mount.shell.close_handle(handle);
                 reply.send(Ok(Answer::Empty));
             }
             Call::FSync { handle, .. } => {

@@ -62,17 +62,17 @@ pub(super) fn entry(mount: &Shared, found: &Attr, ttl: Duration) -> Entry {
 
 pub(super) fn opened(opened: Opened) -> Open {
     let mut flags = 0;
-    if opened.keep_pages {
+    if opened.handle.keeps_pages {
         flags |= fopen::KEEP_CACHE;
     }
     if !opened.writable {
         // There will be nothing to flush.
         flags |= fopen::NOFLUSH;
     }
-    if opened.way == Way::Direct {
+    if opened.handle.way == Way::Direct {
         flags |= fopen::DIRECT_IO;
     }
-    Open { handle: opened.handle, flags, backing: opened.backing }
+    Open { handle: opened.handle.number, flags, backing: opened.backing }
 }
 
 pub(super) fn name(name: &OsStr) -> Result<Name, Refusal> {

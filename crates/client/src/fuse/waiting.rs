@@ -127,7 +127,7 @@ impl Front {
             }
             // Nobody will close what is opened now.
             if let Ok(Answer::Open(open) | Answer::Created(_, open)) = work.await {
-                mount.close(open.handle);
+                mount.shell.close_handle(open.handle);
             }
         });
     }

@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 use std::{io, thread};
 
 use segue_core::host::action::TakenBack;
-use segue_core::host::cache::Nodes;
 use segue_core::nouns::{Dentry, Ino, Name};
 use segue_fuse::Notifier;
 use segue_fuse::abi::init;
@@ -22,7 +21,7 @@ use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
 use super::Told;
-use crate::rank::Ranked;
+use crate::host::SharedHost;
 
 /// Names are looked up again one by one if that does not take longer.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -32,12 +31,11 @@ const LOOK: Duration = Duration::from_millis(1);
 const EPOCHS: u32 = 44;
 
 /// The way to the threads.
-#[derive(Debug)]
 pub(crate) struct KernelCache {
     data: Orders<Ino>,
     names: Orders<(Ino, Name)>,
     notifier: Arc<OnceLock<Notifier>>,
-    nodes: Arc<Ranked<Nodes>>,
+    host: Arc<SharedHost>,
     /// Read while an answer is made and given.
     answering: RwLock<()>,
     pub(crate) told: Told,
@@ -46,12 +44,11 @@ pub(crate) struct KernelCache {
 }
 
 /// The other ends, until the session is there.
-#[derive(Debug)]
 pub(crate) struct KernelCacheThreads {
     data: Worker<Ino>,
     names: Worker<(Ino, Name)>,
     notifier: Arc<OnceLock<Notifier>>,
-    nodes: Arc<Ranked<Nodes>>,
+    host: Arc<SharedHost>,
 }
 
 /// What a thread is to do, and how far it is.
@@ -107,19 +104,19 @@ impl<T: Send + 'static> Worker<T> {
 
 impl KernelCache {
     /// The senders, and the threads to be.
-    pub(crate) fn new(nodes: &Arc<Ranked<Nodes>>) -> (KernelCache, KernelCacheThreads) {
+    pub(crate) fn new(host: &Arc<SharedHost>) -> (KernelCache, KernelCacheThreads) {
         let ((tell_data, data), (tell_names, names)) = (orders(), orders());
         let notifier = Arc::<OnceLock<_>>::default();
         let cache = KernelCache {
             data: tell_data,
             names: tell_names,
             notifier: Arc::clone(&notifier),
-            nodes: Arc::clone(nodes),
+            host: Arc::clone(host),
             answering: RwLock::new(()),
             told: Told::default(),
             requests: AtomicU64::new(0),
         };
-        (cache, KernelCacheThreads { data, names, notifier, nodes: Arc::clone(nodes) })
+        (cache, KernelCacheThreads { data, names, notifier, host: Arc::clone(host) })
     }
 
     /// The way to tell, once there is a session.
@@ -134,7 +131,7 @@ impl KernelCache {
 
     /// Has the attributes of `ino` dropped before this returns.
     pub(crate) fn forget_attributes(&self, ino: Ino) {
-        self.forget_attributes_of(known(&self.nodes, ino));
+        self.forget_attributes_of(known(&self.host, ino));
     }
 
     /// The same of the kernel's inodes. Returns those of which it was told in answers that it has
@@ -145,7 +142,7 @@ impl KernelCache {
         nodes.retain(|node| match notifier.invalidate_attributes(*node) {
             Ok(()) => false,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.nodes.lock().is_told(*node)
+                self.host.lock().nodes.is_told(*node)
             }
             Err(error) => {
                 tracing::debug!("forget the attributes of node {node}: {error}");
@@ -162,7 +159,7 @@ impl KernelCache {
         while !nodes.is_empty() {
             if Instant::now() > end {
                 tracing::warn!("the kernel has not taken in {} answers", nodes.len());
-                nodes.iter().for_each(|node| self.nodes.lock().untold(*node));
+                nodes.iter().for_each(|node| self.host.lock().nodes.untold(*node));
                 return self.forget_all_names();
             }
             sleep(LOOK).await;
@@ -217,7 +214,7 @@ impl KernelCache {
         }
         // Brief: answers are made without waiting.
         self.answers_given();
-        let nodes = inodes.iter().flat_map(|ino| known(&self.nodes, *ino)).collect();
+        let nodes = inodes.iter().flat_map(|ino| known(&self.host, *ino)).collect();
         let untaken = self.forget_attributes_of(nodes);
         for Dentry { parent, name } in names {
             self.forget_name(parent, name);
@@ -245,9 +242,9 @@ impl KernelCache {
 impl KernelCacheThreads {
     /// Starts them; they end with the last `KernelCache`.
     pub(crate) fn start(self, notifier: Notifier) -> std::io::Result<()> {
-        let KernelCacheThreads { data, names, notifier: shared, nodes } = self;
+        let KernelCacheThreads { data, names, notifier: shared, host } = self;
         shared.get_or_init(|| notifier.clone());
-        let (kernel, of_data) = (notifier.clone(), Arc::clone(&nodes));
+        let (kernel, of_data) = (notifier.clone(), Arc::clone(&host));
         data.start("forget-data", move |ino| {
             for node in known(&of_data, ino) {
                 if let Err(error) = kernel.invalidate(node, 0..u64::MAX) {
@@ -257,7 +254,7 @@ impl KernelCacheThreads {
         })?;
         names.start("forget-names", move |(parent, name): (Ino, Name)| {
             let bytes = OsStr::from_bytes(name.as_bytes());
-            for node in known(&nodes, parent) {
+            for node in known(&host, parent) {
                 if let Err(error) = notifier.expire_name(node, bytes) {
                     tracing::debug!("forget {name} in #{parent}: {error}");
                 }
@@ -267,6 +264,6 @@ impl KernelCacheThreads {
 }
 
 /// All that the kernel may know `ino` by.
-fn known(nodes: &Ranked<Nodes>, ino: Ino) -> Vec<u64> {
-    nodes.lock().all(ino).collect()
+fn known(host: &SharedHost, ino: Ino) -> Vec<u64> {
+    host.lock().nodes.all(ino).collect()
 }

@@ -9,22 +9,15 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use segue_core::host::cache::{Ask, FileData, LeftBehind, Nodes, Way};
-use segue_core::host::call::OpenFile;
+use segue_core::host::cache::{BACKED_MAX, Nodes, Way};
+use segue_core::host::call::{Backing, OpenFile};
 use segue_core::nouns::{Attr, ContainerId, Ino};
 use segue_core::refusal::Refusal;
-use segue_fuse::{Backing, BackingId, Notifier};
+use segue_fuse::Notifier;
 
 use crate::disk::files::{Container, Maps};
 use crate::kernel::KernelView;
 use crate::rank::{Rank, Ranked, lock};
-
-/// Smaller files are read so fast through the kernel's pages that telling the kernel of their
-/// containers would take longer (docs/decisions/0016-passthrough.md).
-const SIZE_MIN: u64 = 1 << 20;
-/// Files that are backed at a time, each with an open container: a part of the 1,024 that a
-/// process may have open.
-const BACKED_MAX: usize = 256;
 
 /// What statfs(2) calls tmpfs and ramfs, which never write a page back: only the first that a map
 /// writes to it would be noticed.
@@ -34,20 +27,21 @@ const OVERLAY: rustix::fs::FsWord = 0x794c_7630;
 
 /// A container that the kernel reads.
 #[derive(Debug)]
-struct Behind {
-    backing: Backing,
+pub(crate) struct Behind {
+    pub(crate) backing: segue_fuse::Backing,
     container: Arc<Container>,
 }
 
+/// By file: the kernel takes one container for all that are open at a time.
+pub(crate) type AllBehind = BTreeMap<Ino, Behind>;
+
 /// The files that are passed through. Lock order: `behind`, `mapped` or a container's `writing`,
-/// the core, `nodes`.
+/// the core.
 #[derive(Debug)]
 pub(crate) struct PassthroughState {
-    /// The kernel takes backing files of this process.
-    permitted: AtomicBool,
-    pub(crate) nodes: Arc<Ranked<Nodes>>,
-    /// By file: the kernel takes one container for all that are open at a time.
-    behind: Ranked<BTreeMap<Ino, Behind>>,
+    /// The kernel may know some inode by a number that is another one's now.
+    has_released: AtomicBool,
+    pub(crate) behind: Ranked<AllBehind>,
     /// Containers that were opened for writing while they were backed: who has mapped one may
     /// write long after closing it, and after the file has got another. No more than may be backed.
     pub(crate) mapped: Mutex<BTreeMap<(Ino, ContainerId), Arc<Container>>>,
@@ -59,8 +53,7 @@ impl PassthroughState {
     /// Nothing is passed through.
     pub(crate) fn new(maps: Maps) -> PassthroughState {
         PassthroughState {
-            permitted: AtomicBool::new(false),
-            nodes: Arc::new(Ranked::new(Rank::Nodes, Nodes::new(BACKED_MAX))),
+            has_released: AtomicBool::new(false),
             behind: Ranked::new(Rank::Behind, BTreeMap::new()),
             mapped: Mutex::default(),
             maps,
@@ -68,21 +61,10 @@ impl PassthroughState {
     }
 }
 
-/// How a file was opened.
-pub(crate) struct Door {
-    pub(crate) way: Way,
-    pub(crate) backing: Option<BackingId>,
-}
-
 pub(crate) fn unwatch(ino: Ino, container: &Container) {
     if let Err(error) = container.unwatch() {
         tracing::warn!("inode {ino}: the second name of its container stays: {error}");
     }
-}
-
-fn stale(_: LeftBehind) -> Refusal {
-    // The kernel looks the name up again, and finds the second inode.
-    Refusal::Stale
 }
 
 impl KernelView {
@@ -93,7 +75,7 @@ impl KernelView {
         }
         let any = File::open(self.disk.for_user.refused.directory.with_file_name("update.log"))?;
         notifier.open_backing(any.as_fd())?;
-        self.through.permitted.store(true, Ordering::Relaxed);
+        self.host.lock().settings.backs = true;
         Ok(())
     }
 
@@ -105,102 +87,48 @@ impl KernelView {
 
     /// What the kernel is to call `ino`.
     pub(crate) fn node(&self, ino: Ino) -> u64 {
-        self.through.nodes.lock().node(ino)
+        self.host.lock().nodes.node(ino)
     }
 
     /// True if the kernel means by `node` an inode that has another number by now.
     pub(crate) fn is_released(&self, node: u64) -> bool {
-        self.through.nodes.lock().is_released(node)
+        self.through.has_released.load(Ordering::Relaxed)
+            && self.host.lock().nodes.is_released(node)
+    }
+
+    /// Each request asks for this, and hardly ever is there one. While the host is locked, so no
+    /// request comes in between.
+    pub(crate) fn note_released(&self, nodes: &Nodes) {
+        self.through.has_released.store(nodes.has_released(), Ordering::Relaxed);
     }
 
     /// An answer tells the kernel of `node`.
     pub(crate) fn tell_of(&self, node: u64) {
-        self.through.nodes.lock().tell(node);
+        self.host.lock().nodes.tell(node);
     }
 
     /// The kernel has forgotten that it was told of `node` so many `times`.
     pub(crate) fn forgotten(&self, node: u64, times: u64) {
-        self.through.nodes.lock().forgotten(node, times);
-    }
-
-    /// True while the kernel reads the container of `ino`: it may be written and cut as the
-    /// file is, and removed, but nothing else may be taken from it.
-    pub(crate) fn is_backed(&self, ino: Ino) -> bool {
-        self.through.nodes.lock().is_backed(ino)
+        self.host.lock().nodes.forgotten(node, times);
     }
 
     /// Files that the kernel reads by itself now.
     pub(crate) fn backed_files(&self) -> usize {
-        self.through.nodes.lock().backed()
+        self.host.lock().nodes.backed_files().count()
     }
 
-    /// Opens what the kernel calls `node`, whose data state is loaded.
-    pub(crate) fn open_door(
-        &self,
-        node: u64,
-        only_reads: bool,
-        writes: bool,
-    ) -> Result<Door, Refusal> {
-        let ino = Nodes::ino(node);
-        let mut behind = self.through.behind.lock();
-        if only_reads
-            && !behind.contains_key(&ino)
-            && self.is_worth_it(ino)
-            && let Some(door) = self.open_first(node, &mut behind)?
-        {
-            return Ok(door);
-        }
-        let ask = Ask { only_reads, whole: false };
-        let way = self.through.nodes.lock().open(node, ask).map_err(stale)?;
-        let known = behind.get(&ino).filter(|_| way != Way::Cached);
-        if let (true, Some(known)) = (writes, known)
-            && let Err(refusal) = self.watch_maps(ino, &known.container)
-        {
-            self.through.nodes.lock().closed(ino, way);
-            return Err(refusal);
-        }
-        Ok(Door { way, backing: known.map(|known| known.backing.id()) })
-    }
-
-    fn is_worth_it(&self, ino: Ino) -> bool {
-        self.through.permitted.load(Ordering::Relaxed)
-            && self.host.lock().whole(ino).is_some_and(|size| size >= SIZE_MIN)
-    }
-
-    /// Opens a file that is not backed yet, as backed if that is possible.
-    fn open_first(
-        &self,
-        node: u64,
-        behind: &mut BTreeMap<Ino, Behind>,
-    ) -> Result<Option<Door>, Refusal> {
-        let ino = Nodes::ino(node);
-        let container = self.disk.container(ino)?;
-        // So nobody changes it meanwhile.
-        let _writing = container.writing();
-        let (way, size) = {
-            let mut core = self.host.lock();
-            let is_current = core.container(ino) == Some(container.id);
-            let Some(size) = core.whole(ino).filter(|_| is_current) else { return Ok(None) };
-            let ask = Ask { only_reads: true, whole: true };
-            (self.through.nodes.lock().open(node, ask).map_err(stale)?, size)
-        };
-        if way == Way::Cached {
-            return Ok(Some(Door { way, backing: None }));
-        }
-        let backed = container.fit(size).and_then(|()| {
+    /// Has the kernel read a container by itself.
+    pub(crate) fn back(&self, backing: Backing) -> Result<Behind, Refusal> {
+        let container = self.disk.open_container(backing.ino, backing.container)?;
+        let backed = container.fit(backing.size).and_then(|()| {
             let notifier = self.cache.notifier().ok_or(io::ErrorKind::NotConnected)?;
             notifier.open_backing(container.file()?.as_fd())
         });
         match backed {
-            Ok(backing) => {
-                let id = backing.id();
-                behind.insert(ino, Behind { backing, container: Arc::clone(&container) });
-                Ok(Some(Door { way, backing: Some(id) }))
-            }
+            Ok(backing) => Ok(Behind { backing, container }),
             Err(error) => {
-                self.through.nodes.lock().not_backed(ino);
                 self.not_permitted(&error);
-                Ok(Some(Door { way: Way::Cached, backing: None }))
+                Err(Refusal::Io)
             }
         }
     }
@@ -211,38 +139,15 @@ impl KernelView {
             error.raw_os_error(),
             Some(libc::ENOMEM | libc::ENOSPC | libc::EMFILE | libc::ENFILE | libc::EINTR)
         );
-        if !is_passing && self.through.permitted.swap(false, Ordering::Relaxed) {
+        if !is_passing && std::mem::take(&mut self.host.lock().settings.backs) {
             tracing::warn!("passthrough is off from now on: {error}");
-        }
-    }
-
-    pub(crate) fn close_door(&self, ino: Ino, way: Way) {
-        let mut behind = self.through.behind.lock();
-        let is_next_backed = {
-            let mut nodes = self.through.nodes.lock();
-            if nodes.closed(ino, way) {
-                behind.remove(&ino);
-            }
-            way == Way::Cached && nodes.may_be_backed(ino)
-        };
-        drop(behind);
-        if is_next_backed && self.is_worth_it(ino) {
-            self.drop_pages(ino);
-        }
-    }
-
-    /// The next open is passed through, and would wait until the kernel has dropped its own pages.
-    fn drop_pages(&self, ino: Ino) {
-        let hidden = self.host.lock().files.get_mut(&ino).is_some_and(FileData::hidden_from_kernel);
-        if hidden {
-            self.cache.forget_data(ino);
         }
     }
 
     /// The container that an open file was left with when the file got another.
     pub(crate) fn left_with(&self, handle: &OpenFile) -> Option<Arc<Container>> {
         let is_left =
-            handle.way == Way::Backed && self.through.nodes.lock().is_left_behind(handle.ino);
+            handle.way == Way::Backed && self.host.lock().nodes.is_left_behind(handle.ino);
         if !is_left {
             return None;
         }
@@ -261,9 +166,10 @@ impl KernelView {
     }
 
     /// From now on a map may write into this container, of which nobody tells.
-    fn watch_maps(&self, ino: Ino, container: &Arc<Container>) -> Result<(), Refusal> {
+    pub(crate) fn watch_maps(&self, ino: Ino, id: ContainerId) -> Result<(), Refusal> {
+        let container = self.disk.open_container(ino, id)?;
         let is_new = !container.is_watched();
-        let watched = container.watch(self.through.maps.name((ino, container.id)));
+        let watched = container.watch(self.through.maps.name((ino, id)));
         watched.map_err(|error| self.disk.disk_refusal("maps", &error))?;
         if let Some(file) = self.host.lock().files.get_mut(&ino) {
             file.mapped(true);
@@ -273,7 +179,7 @@ impl KernelView {
             self.disk.note()?;
         }
         let mut mapped = lock(&self.through.mapped);
-        mapped.insert((ino, container.id), Arc::clone(container));
+        mapped.insert((ino, id), container);
         // Where too many are left, maps that outlive their descriptors are not watched further, and
         // their containers not used any more.
         if mapped.len() > BACKED_MAX {

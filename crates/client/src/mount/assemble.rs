@@ -120,9 +120,9 @@ pub(super) fn assemble(
     let mut core = recovered(left, first_container, welcome.as_deref())?;
     core.settings = settings(plan, owner);
     let (through, metrics) = (PassthroughState::new(maps), Metrics::default());
-    let (cache, kernel) = KernelCache::new(&through.nodes);
     let remote = Remote::new(link, plan.options.grace, metrics.clone());
     let host = Arc::new(SharedHost::new(core, remote.clone()));
+    let (cache, kernel) = KernelCache::new(&host);
     let volume =
         Volume { url, mountpoint: plan.mountpoint.clone(), options: plan.options.clone(), owner };
     let volume = Arc::new(volume);

@@ -6,8 +6,8 @@
 //! `grace` for a server that cannot be reached: the change then stays logged, and wins or
 //! becomes a conflict copy later.
 
-use segue_core::host::call::{Call, NameCall, RenameFlag};
-use segue_core::nouns::{Attr, Caller, Class, Dentry, Ino, Name, NewNode, Record, SetAttr};
+use segue_core::host::call::{Answer, Call, NameCall, RenameFlag};
+use segue_core::nouns::{Attr, Caller, Class, Dentry, Ino, Name, NewNode, SetAttr};
 use segue_core::refusal::Refusal;
 use segue_rpc::Rpc;
 
@@ -30,7 +30,7 @@ impl Mount {
     /// Carries out a change of names or attributes. Returns the inode that it is about.
     async fn change(&self, call: NameCall, caller: Caller) -> Result<Option<Ino>, Refusal> {
         let call = Call::Name(call, caller);
-        let Changed { ino, made, slowed_by, .. } =
+        let Changed { answer: Answer { ino, slowed_by, .. }, made, .. } =
             self.shell.call_asking(&Rpc::new(Class::Fetch), call).await?;
         if let Some(record) = made {
             lock(&self.disk.for_user.conflicts).changed(&record);
@@ -123,10 +123,5 @@ impl Mount {
         caller: Caller,
     ) -> Result<(), Refusal> {
         self.change(NameCall::SetXattr { ino, name, value }, caller).await.map(drop)
-    }
-
-    /// The last handle of a file without names is closed.
-    pub(super) fn release_orphan(&self, ino: Ino, caller: Caller) -> Result<(), Refusal> {
-        self.shell.log_record(Record::Release { ino }, caller)
     }
 }

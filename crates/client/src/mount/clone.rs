@@ -16,9 +16,8 @@ impl Mount {
     /// Copies from one open file to another, and returns how many bytes.
     pub(crate) async fn copy(&self, from: u64, to: u64, asked: Copied) -> Result<u64, Refusal> {
         let (from, to) = (self.handle(from)?, self.handle(to)?);
-        // Nothing of a backed container may become invalid, and what is read from one that was
-        // left behind is not what the server has.
-        let is_behind = self.kernel.is_backed(to.ino) || self.kernel.left_with(&from).is_some();
+        // What is read from a container that was left behind is not what the server has.
+        let is_behind = self.kernel.left_with(&from).is_some();
         if !to.writable || is_behind || self.remote.is_offline() {
             return Err(Refusal::NotSupported);
         }
@@ -26,7 +25,7 @@ impl Mount {
         let call = Call::Clone { from: from.ino, to: to.ino, bytes, caller };
         let copied = self.shell.call_asking(&Rpc::new(Class::Fetch), call).await;
         let size = self.host.lock().tree.peek(from.ino).map_or(0, |attr| attr.size);
-        match copied.ok().and_then(|copied| copied.outcome).as_deref() {
+        match copied.ok().and_then(|copied| copied.answer.outcome).as_deref() {
             Some(Outcome::Done { touched })
                 if touched.iter().any(|attr| attr.ino == to.ino && attr.size == size) =>
             {

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use segue_core::host::cache::{FileData, Nodes, Way};
-use segue_core::host::call::{By, Call, EditCall, OpenCall, OpenFile, What};
+use segue_core::host::cache::{Nodes, Way};
+use segue_core::host::call::{
+    By, Call, EditCall, NewHandle, OpenCall, OpenFile, OpenHandle, Seals, What,
+};
 use segue_core::nouns::{Attr, Caller, Ino};
 use segue_core::refusal::Refusal;
 use segue_fuse::BackingId;
@@ -16,11 +18,8 @@ use crate::shell::Changed;
 /// An opened file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Opened {
-    pub(crate) handle: u64,
-    /// The kernel's pages of it are still right.
-    pub(crate) keep_pages: bool,
+    pub(crate) handle: NewHandle,
     pub(crate) writable: bool,
-    pub(crate) way: Way,
     /// What the kernel reads it from, unless it is cached.
     pub(crate) backing: Option<BackingId>,
 }
@@ -88,14 +87,10 @@ impl Mount {
         let open = Call::Open(OpenCall { ino, writable, truncates, is_second });
         self.shell.call_fetching(idle::class_of(caller.pid), open).await?;
         self.kernel.cache.forgotten().await;
-        if writable && self.host.lock().is_closed_for_good(ino) {
-            // What is written would be nobody's. The kernel looks the name up again.
-            return Err(Refusal::Stale);
-        }
         let opened = self.add_handle(node, mode, caller.clone())?;
         if truncates {
             let emptied = self.resize(ino, By::Open(caller), 0, mode.kills_set_ids);
-            emptied.inspect_err(|_| self.close(opened.handle))?;
+            emptied.inspect_err(|_| self.shell.close_handle(opened.handle.number))?;
         }
         Ok(opened)
     }
@@ -108,22 +103,10 @@ impl Mount {
         caller: Caller,
     ) -> Result<Opened, Refusal> {
         let OpenMode { writable, synchronous, truncate, direct, .. } = mode;
-        let ino = Nodes::ino(node);
-        // First: what is open stays here, in memory and on the disk.
-        self.host.lock().opened(ino);
         let only_reads = !writable && !truncate && !direct;
-        let door =
-            self.disk.load(ino).and_then(|()| self.kernel.open_door(node, only_reads, writable));
-        let door = door.inspect_err(|_| {
-            self.host.lock().closed(ino);
-        })?;
-        let way = door.way;
-        let keep_pages = way == Way::Cached
-            && self.host.lock().files.get_mut(&ino).is_some_and(FileData::shown_to_kernel);
-        let mut file = OpenFile::new(ino, way, caller);
-        (file.writable, file.synchronous) = (writable, synchronous);
-        let handle = self.host.lock().handles.add(file);
-        Ok(Opened { handle, keep_pages, writable, way, backing: door.backing })
+        let open = OpenHandle { node, caller, writable, synchronous, only_reads };
+        let (handle, backing) = self.shell.open_handle(open)?;
+        Ok(Opened { handle, writable, backing })
     }
 
     pub(crate) fn handle(&self, handle: u64) -> Result<OpenFile, Refusal> {
@@ -191,7 +174,7 @@ impl Mount {
         size: u64,
         kills_set_ids: bool,
     ) -> Result<Changed, Refusal> {
-        let what = What::Resize { size, is_backed: false };
+        let what = What::Resize { size };
         self.shell.begin(Call::Edit(EditCall { ino, by, what, kills_set_ids }), &[])
     }
 
@@ -280,10 +263,9 @@ impl Mount {
 
     /// syncfs(2) by a process session.
     pub(crate) async fn sync_all(self: &Arc<Self>, session: u32) -> Result<(), Refusal> {
-        let noted = self.shell.note_maps(None);
-        self.shell.seal_all();
+        let sealed = self.shell.seal_all(Seals::Decided).map(drop);
         self.host.lock().cover_all(session);
-        self.disk.sync_disk().await.and(noted)
+        self.disk.sync_disk().await.and(sealed)
     }
 
     /// What was changed so far is durable here, and on the server as far as that is waited for.
@@ -301,26 +283,6 @@ impl Mount {
         match handle.writable && handle.way != Way::Cached {
             true => self.shell.note_maps(Some(handle.ino)),
             false => Ok(()),
-        }
-    }
-
-    /// The last reference to a handle is gone.
-    pub(crate) fn close(&self, handle: u64) {
-        let removed = self.host.lock().handles.remove(handle);
-        let Some(handle) = removed else { return };
-        let ino = handle.ino;
-        // It was told to the log of this program; nobody listens any more.
-        self.note_writes(&handle).ok();
-        self.kernel.close_door(ino, handle.way);
-        if let Err(refusal) = self.shell.seal_at_close(ino, handle.caller.clone()) {
-            tracing::error!("inode {ino}: the last writes are not queued yet: {refusal}");
-        }
-        let is_to_go = {
-            let mut core = self.host.lock();
-            core.closed(ino) && core.is_to_release(ino)
-        };
-        if is_to_go && let Err(refusal) = self.release_orphan(ino, handle.caller.clone()) {
-            tracing::debug!("inode {ino}: the server has to release it by itself: {refusal}");
         }
     }
 }

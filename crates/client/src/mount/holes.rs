@@ -77,7 +77,7 @@ impl Mount {
         }
         let what = match asked.zeroes {
             true if start < end => What::Zeros(start..end),
-            false if end > size => What::Resize { size: end, is_backed: false },
+            false if end > size => What::Resize { size: end },
             _ => return Ok(None),
         };
         let (by, kills_set_ids) = (By::Handle(handle), asked.kills_set_ids);

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use segue_core::host::call::Seals;
 use segue_core::host::log::Lane;
 use segue_core::nouns::Role;
 use segue_fuse::{detach, unmount};
@@ -101,10 +102,10 @@ pub async fn mount(
     let sweeper = Arc::clone(&mount.disk);
     tokio::task::spawn_blocking(move || sweeper.sweep_left(first_container));
     let result = serve(&plan, &mount, (kernel, at_hello), ready, stop).await;
-    mount.shell.seal_all();
+    mount.shell.seal_all(Seals::Decided).ok();
     mount.write_back.send_last_changes().await;
     // The next process would not know whose it is.
-    mount.shell.seal_all().into_iter().for_each(|ino| mount.shell.seal_early(ino));
+    mount.shell.seal_all(Seals::All).ok();
     if let Err(refusal) = mount.disk.end().await {
         tracing::error!("the last changes may not survive a crash of this host: {refusal}");
     }

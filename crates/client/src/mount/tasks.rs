@@ -10,19 +10,15 @@ use crate::rank::lock;
 
 /// A logged change is durable at most this long after it was made.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
-/// Written and still open files go to the server about this often.
-const SEAL_EVERY: u32 = 5;
 /// It is looked so often whether there are inode numbers enough.
 const GRANTS_EVERY: Duration = Duration::from_secs(5);
 /// Grants of inode numbers that are asked for without a pause: as many as a new host needs.
 const GRANTS_AT_ONCE: usize = 4;
 
-/// Syncs, seals and notes, once a second.
+/// Syncs and notes, once a second.
 pub(crate) async fn tick(mount: Shared) {
-    let mut second: u32 = 0;
     loop {
         tokio::time::sleep(SYNC_EVERY).await;
-        second = second.wrapping_add(1);
         mount.disk.measure_pending();
         mount.shell.note_maps(None).ok();
         mount.shell.fetcher.follow_link();
@@ -35,9 +31,6 @@ pub(crate) async fn tick(mount: Shared) {
             );
         }
         tidy(&mount).await;
-        if second.is_multiple_of(SEAL_EVERY) {
-            mount.shell.seal_due();
-        }
     }
 }
 

@@ -10,6 +10,7 @@
 use std::sync::Mutex;
 use std::time::Duration;
 
+use segue_core::host::call::Seals;
 use segue_core::nouns::Time;
 use segue_core::refusal::Refusal;
 
@@ -31,7 +32,7 @@ impl Shell {
             Some(rest) => rest.end().await?,
             None => changed,
         };
-        self.slow_down(changed.slowed_by).await;
+        self.slow_down(changed.answer.slowed_by).await;
         Ok(changed)
     }
 
@@ -59,7 +60,7 @@ impl Shell {
         let mut progress = self.wakes.settled.subscribe();
         while self.host.lock().is_bound_met() {
             // What is written and not closed goes only then.
-            self.seal_all();
+            self.seal_all(Seals::Decided).ok();
             let before = self.bytes_on_the_way();
             let is_over =
                 tokio::time::timeout(self.volume.options.grace, progress.changed()).await.is_err();

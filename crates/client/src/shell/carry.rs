@@ -1,7 +1,7 @@
 //! Actions of the host, each carried out in the room that it is about.
 
 use segue_core::host::action::{Action, Done, Load, Undone};
-use segue_core::host::call::{Followed, KeptAs};
+use segue_core::host::call::KeptAs;
 use segue_core::refusal::Refusal;
 
 use crate::disk::{Log, Parking};
@@ -27,9 +27,29 @@ impl Shell {
             Action::Load(_, load) => {
                 Some(Ok(Done::Noted(self.unlocked(log, || self.disk.noted(&load)))))
             }
-            Action::FollowMoved(_) => {
-                self.unlocked(log, || self.follow_moved());
-                Some(Ok(Done::Carried))
+            Action::LogMaps(_, only) => {
+                let logged = self.unlocked(log, || self.note_maps(only));
+                Some(logged.map(|()| Done::Carried).map_err(Undone::from))
+            }
+            Action::Back(_, backing) => Some(match self.kernel.back(backing) {
+                Ok(behind) => {
+                    if let Some(opening) = &mut running.opening {
+                        opening.backed = Some(behind);
+                    }
+                    Ok(Done::Carried)
+                }
+                Err(refusal) => Err(refusal.into()),
+            }),
+            Action::EndBacking(ino) => {
+                match &mut running.opening {
+                    Some(opening) => opening.ended.push(ino),
+                    None => self.unlocked(log, || self.note_action(action)),
+                }
+                None
+            }
+            Action::WatchMaps(_, ino, container) => {
+                let watched = self.kernel.watch_maps(ino, container);
+                Some(watched.map(|()| Done::Carried).map_err(Undone::from))
             }
             Action::Evict(_) => Some(self.unlocked(log, || self.disk.evict_for_writer())),
             Action::Preserve(_, part) => Some(self.unlocked(log, || self.disk.preserve(&part))),
@@ -74,6 +94,9 @@ impl Shell {
                 self.disk.keep_basis(ino, container, version);
             }
             Action::BasisEmptied(ino, is_done) => self.disk.basis_emptied(ino, is_done),
+            Action::EndBacking(ino) => {
+                self.end_backing(&mut self.kernel.through.behind.lock(), ino);
+            }
             Action::ForgetData(ino) => self.kernel.cache.forget_data(ino),
             Action::ForgetAttributes(ino) => self.kernel.cache.forget_attributes(ino),
             Action::ForgetName(at) => self.kernel.cache.forget_name(at.parent, at.name),
@@ -104,23 +127,5 @@ impl Shell {
         let done = work();
         *log = was_locked.then(|| self.disk.log.lock());
         done
-    }
-
-    /// Forgets what is here, and in the kernel, of data that moved on the server.
-    fn follow_moved(&self) {
-        // What a map wrote before is this host's change.
-        self.note_maps(None).ok();
-        let mut renamed = Vec::new();
-        let mut core = self.host.lock();
-        for Followed { ino, is_new, shows } in core.follow_moved() {
-            if is_new && self.kernel.through.nodes.lock().moved(ino) {
-                renamed.push(ino);
-            }
-            if shows {
-                self.kernel.cache.forget_data(ino);
-            }
-        }
-        drop(core);
-        renamed.into_iter().for_each(|ino| self.kernel.forget_names_of(ino));
     }
 }

@@ -14,8 +14,8 @@ use segue_core::host::action::{
     Action, Await, CallId, Deliver, Done, Event, Gap, Query, TakenBack, Undone,
 };
 use segue_core::host::cache::Sight;
-use segue_core::host::call::{Answer, Call, EditCall, Look, Seen, What};
-use segue_core::nouns::{Attr, Caller, Class, Ino, Outcome, Record};
+use segue_core::host::call::{Answer, Call, Look, Seen};
+use segue_core::nouns::{Attr, Class, Ino, Record};
 use segue_core::promise::Unseen;
 use segue_core::refusal::Refusal;
 use segue_core::wire::Resume;
@@ -25,6 +25,7 @@ use crate::disk::CacheDisk;
 use crate::disk::park::Parking;
 use crate::host::SharedHost;
 use crate::kernel::KernelView;
+use crate::kernel::through::Behind;
 use crate::net::{Fetcher, Remote};
 use crate::rank::lock;
 use crate::volume::Volume;
@@ -33,6 +34,7 @@ use crate::wakes::Wakes;
 mod bound;
 mod carry;
 mod fetch;
+mod handles;
 mod healing;
 mod levels;
 mod lost;
@@ -61,22 +63,12 @@ pub(crate) struct Shell {
 /// The answer to a call.
 #[derive(Debug, Default)]
 pub(crate) struct Changed {
-    /// The result of a look.
-    pub(crate) seen: Option<Box<Seen>>,
-    /// Nothing was asked of the server.
-    pub(crate) is_cached: bool,
-    /// A batch was sent.
-    pub(crate) has_sent: bool,
-    /// The inode that a change of names is about.
-    pub(crate) ino: Option<Ino>,
+    /// What the host answers.
+    pub(crate) answer: Answer,
     /// The change of names that was logged.
-    pub(crate) made: Option<Record>,
-    /// The outcome of the change, if the call waited for that.
-    pub(crate) outcome: Option<Box<Outcome>>,
+    pub(crate) made: Option<Box<Record>>,
     /// It waits for an outcome.
     pub(crate) rest: Option<Rest>,
-    /// The update log is nearly full: the caller waits for so many bytes that it added.
-    pub(crate) slowed_by: Option<u64>,
 }
 
 /// How far a call came.
@@ -113,10 +105,21 @@ pub(crate) struct Running<'a> {
     changes: bool,
     /// It sends a batch.
     sends: bool,
-    made: Option<Record>,
+    made: Option<Box<Record>>,
+    /// It opens a handle, and the lock of what the kernel reads is held meanwhile.
+    pub(crate) opening: Option<OpeningHandle>,
     /// Fates of changes that the call may still have to keep.
     pub(crate) held: Vec<Parking<'a>>,
     is_over: bool,
+}
+
+/// What becomes of containers that the kernel reads, when a handle is open.
+#[derive(Default)]
+pub(crate) struct OpeningHandle {
+    /// The kernel reads this one now.
+    pub(crate) backed: Option<Behind>,
+    /// It reads none of these any more.
+    pub(crate) ended: Vec<Ino>,
 }
 
 /// A call of which the rest is to wait for an outcome. Dropping it ends the wait.
@@ -163,7 +166,8 @@ impl<'a> Running<'a> {
     /// A call that was begun, and is in nobody else's hands.
     fn of(shell: &'a Shell, id: CallId) -> Running<'a> {
         let (changes, sends, is_over) = (true, false, false);
-        Running { shell, id, changes, sends, made: None, held: Vec::new(), is_over }
+        let (made, held, opening) = Default::default();
+        Running { shell, id, changes, sends, made, opening, held, is_over }
     }
 }
 
@@ -181,11 +185,6 @@ fn cannot_wait(asked: &Asked) -> Refusal {
 }
 
 impl Shell {
-    /// Logs `record`, which needs no answer of the server.
-    pub(crate) fn log_record(&self, record: Record, caller: Caller) -> Result<(), Refusal> {
-        self.call(Call::Change { record, caller, claim: None, expects: None }).map(drop)
-    }
-
     async fn new_ino(&self) -> Result<Ino, Refusal> {
         loop {
             let taken = lock(&self.disk.numbers).take_ino();
@@ -220,16 +219,9 @@ impl Shell {
 
     /// Carries out a call, of which the [rest](Changed::rest) may be to wait for an outcome. It may
     /// write `bytes`.
-    pub(crate) fn begin(
-        self: &Arc<Self>,
-        mut call: Call,
-        bytes: &[u8],
-    ) -> Result<Changed, Refusal> {
+    pub(crate) fn begin(self: &Arc<Self>, call: Call, bytes: &[u8]) -> Result<Changed, Refusal> {
         let edited = if let Call::Edit(edit) = &call { Some(edit.ino) } else { None };
         let _writing = edited.map(|ino| self.disk.containers.writing(ino));
-        if let Call::Edit(EditCall { ino, what: What::Resize { is_backed, .. }, .. }) = &mut call {
-            *is_backed = self.kernel.is_backed(*ino);
-        }
         let mut running = Running::new(self, &call);
         let event = Event::Call { id: running.id, call };
         match self.run(&mut running, event, bytes) {
@@ -261,7 +253,7 @@ impl Shell {
     /// The same past the cache, with questions that go as `rpc`.
     pub(crate) async fn look_as(&self, rpc: &Rpc, look: Look) -> Result<(Seen, bool), Refusal> {
         let looked = self.call_asking(rpc, Call::Look(look)).await?;
-        Ok((*looked.seen.ok_or(Refusal::Io)?, looked.is_cached))
+        Ok((*looked.answer.seen.ok_or(Refusal::Io)?, looked.answer.is_cached))
     }
 
     /// Carries out a call that may have to ask the server, with questions that go as `rpc`.
@@ -358,7 +350,7 @@ impl Shell {
                         Some(ino) => done = Some(Ok(Done::Number(ino))),
                         None => return Ran::Asks(Asked::Number),
                     },
-                    Action::Made(record) => running.made = Some(record),
+                    Action::Made(record) => running.made = Some(Box::new(record)),
                     action => {
                         done = self.carry_out_action(running, action, bytes, &mut log).or(done);
                     }
@@ -380,22 +372,13 @@ impl Shell {
         let mut core = if sends { self.host.lock_ahead() } else { self.host.lock() };
         core.handle(event, now);
         let (mut actions, mut answer) = (Vec::new(), None);
+        self.kernel.note_released(&core.nodes);
         while let Some(action) = core.poll_action() {
             match action {
                 Action::Reply(_, result) => {
-                    answer = Some(result.map(|answer| {
-                        let Answer { seen, is_cached, ino, outcome, slowed_by, has_sent, .. } =
-                            answer;
-                        let (made, rest) = (None, None);
-                        Changed { seen, is_cached, has_sent, ino, outcome, slowed_by, made, rest }
-                    }));
+                    let changed = |answer| Changed { answer, ..Changed::default() };
+                    answer = Some(result.map(changed));
                 }
-                Action::Leave(ino) => {
-                    if self.kernel.through.nodes.lock().moved(ino) {
-                        actions.push(action);
-                    }
-                }
-                Action::Renumber(ino) => self.kernel.through.nodes.lock().release(ino),
                 action => actions.push(action),
             }
         }

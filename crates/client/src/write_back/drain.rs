@@ -113,10 +113,10 @@ impl WriteBack {
             };
             event = Event::Done { id: running.id, done: done.map_err(Undone::from) };
         };
-        if sent.has_sent {
+        if sent.answer.has_sent {
             self.disk.tidy_log().await;
         }
-        Ok(sent.has_sent)
+        Ok(sent.answer.has_sent)
     }
 
     /// Makes the records of a batch, sends their chunks, and asks for their outcomes.

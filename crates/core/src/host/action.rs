@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::host::cache::{NodeNote, Promised, Scrap, Sight, XattrMap};
-use crate::host::call::{Answer, Call, Kept};
+use crate::host::call::{Answer, Backing, Call, Kept};
 use crate::host::log::{Entry, Lane, Logged, Payload};
 use crate::nouns::{ContainerId, Dentry, Ino, Name, Outcome, Record, Time, Timestamp, Version};
 use crate::refusal::Refusal;
@@ -134,9 +134,18 @@ pub enum Action {
     Query(CallId, Query),
     /// Take a number for a new inode: [`Done::Number`]. The server may have to grant more of them.
     Number(CallId),
-    /// The server has other data of files than this host. Log the writes of memory maps, then call
-    /// [`Host::follow_moved`](crate::host::Host::follow_moved).
-    FollowMoved(CallId),
+    /// The server has other data of files than this host. Log what memory maps wrote to their
+    /// containers, which are about to be others: with a call [`Mapped`](super::call::Call::Mapped)
+    /// for each. Those of this file, or of all.
+    LogMaps(CallId, Option<Ino>),
+    /// Have the kernel read this container by itself. If it does not take it, the file is read
+    /// through this host.
+    Back(CallId, Backing),
+    /// From now on a memory map may write to this container of a file, which the kernel reads: look
+    /// from time to time whether one did.
+    WatchMaps(CallId, Ino, ContainerId),
+    /// The kernel reads no container of this file any more.
+    EndBacking(Ino),
     /// Fetch bytes of a file into its container ([`Host::to_fill`](crate::host::Host::to_fill)).
     Fetch(CallId, Gap),
     /// Give the caller the bytes of a file in this state: those of its container, and those that
@@ -176,11 +185,9 @@ pub enum Action {
     ForgetName(Dentry),
     /// The same of a directory, unless it would keep a process that works there from knowing where.
     ForgetPlace(Dentry),
-    /// The container of a file is another one. A kernel that reads the old one is to call the file
-    /// something else. Do it before the host hears of anything else.
+    /// Have the kernel forget the names of a file of which it reads a container that is not the
+    /// file's any more: [`Nodes::node`](super::cache::Nodes::node) is another one now.
     Leave(Ino),
-    /// The inode of this number has another one now. Do it as early.
-    Renumber(Ino),
     /// Make the log durable, with all data of which it speaks.
     SyncDisk(CallId),
     /// Send a batch to the server: [`Done::Delivered`] or [`Done::NoChunks`]. Before its message

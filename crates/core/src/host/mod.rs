@@ -25,7 +25,7 @@ use self::cache::{Scrap, Storms};
 use self::call::{FreeSpace, Handles, Keeping, Owner, Room, Running};
 use self::log::{Bound, Pending};
 use self::send::{BATCH_MAX, BatchSizes, ServerDisk, Unsealed, UploadAhead, Waiters};
-use crate::host::cache::{FileData, FileNote, Tree};
+use crate::host::cache::{FileData, FileNote, Nodes, Tree};
 use crate::host::log::Queue;
 use crate::namespace::mode_after_write;
 use crate::nouns::{
@@ -54,6 +54,8 @@ pub struct Host {
     pub settings: Settings,
     /// Open files.
     pub handles: Handles,
+    /// What the kernel calls them, and reads by itself.
+    pub nodes: Nodes,
     /// Calls that wait for outcomes.
     pub(in crate::host) waiters: Waiters,
     /// Stores whose chunks the server has before their turn.
@@ -122,6 +124,11 @@ pub struct Settings {
     pub batch_max: u64,
     /// A call waits so long for an unreachable server.
     pub grace: Duration,
+    /// The kernel takes containers that it may read by itself.
+    pub backs: bool,
+    /// Smaller files are read so fast through the kernel's pages that telling the kernel of their
+    /// containers would take longer (docs/decisions/0016-passthrough.md).
+    pub backed_min: u64,
 }
 
 impl Default for Settings {
@@ -129,12 +136,15 @@ impl Default for Settings {
         let owner = Owner { uid: 0, gid: 0, role: Role::Host };
         let (lm, bound, is_read_only) = (Lm::default(), Bound(u64::MAX), false);
         let (clone_min, batch_max, grace) = (CLONE_MIN, BATCH_MAX, Duration::ZERO);
-        Settings { lm, bound, owner, is_read_only, clone_min, batch_max, grace }
+        let (backs, backed_min) = (false, BACKED_MIN);
+        Settings { lm, bound, owner, is_read_only, clone_min, batch_max, grace, backs, backed_min }
     }
 }
 
 /// Shorter files are copied here sooner than a server answers.
 const CLONE_MIN: u64 = 1 << 20;
+/// Measured in docs/decisions/0016-passthrough.md.
+const BACKED_MIN: u64 = 1 << 20;
 
 /// Bytes to copy from a place in one file to a place in another.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -190,6 +200,7 @@ impl Host {
             room: Room::default(),
             settings: Settings::default(),
             handles: Handles::default(),
+            nodes: Nodes::default(),
             waiters: Waiters::default(),
             ahead: UploadAhead::default(),
             batch_sizes: BatchSizes::default(),
@@ -426,7 +437,9 @@ impl Host {
         let file = self.file(ino)?;
         let is_empty = !file.has_dirty() && !file.is_cloning();
         let record = Record::Clone { ino, base: file.base(), from, version };
-        (is_empty && is_worth).then_some(record)
+        // A clone gets another container, and nothing of the one that the kernel reads may become
+        // invalid.
+        (is_empty && is_worth && !self.nodes.is_backed(ino)).then_some(record)
     }
 
     /// True while the server has not said whether `ino` got another file's data.
@@ -480,6 +493,11 @@ impl Host {
         let file = self.files.get(&ino).filter(|file| file.is_valid(0..size, size))?;
         let waits = file.is_ahead() || self.is_queued(ino) || self.tree.is_pending(ino);
         (!waits && !file.is_cloning()).then_some(size)
+    }
+
+    /// True if the kernel is to read the container of `ino` by itself, which nobody has open.
+    pub fn is_worth_backing(&self, ino: Ino) -> bool {
+        self.whole(ino).is_some_and(|size| size >= self.settings.backed_min)
     }
 
     /// True if data of `ino` are in the queue. That is all that is known of those which an

@@ -24,6 +24,8 @@ pub enum Fault {
     HidesItsLoss,
     /// A change that was only begun is taken out of the log, and what it spoiled is not noted.
     BelievesBegun,
+    /// A file gets another container, and the kernel goes on with the old one as if it was this.
+    KeepsBacking,
     /// A file is merged with another one of its size, and nobody compares them.
     MergesUnlike,
     /// Nothing is noted of a file with such a change, and it is taken out of the log.

@@ -2,14 +2,18 @@
 
 use std::ops::Range;
 
-use segue_core::host::call::{By, Call, EditCall, What};
-use segue_core::nouns::{Ino, Record};
+use segue_core::host::cache::Way;
+use segue_core::host::call::{By, Call, EditCall, OpenHandle, What};
+use segue_core::nouns::Ino;
 use segue_core::refusal::Refusal;
 
-use super::Apps;
+use super::{Apps, Open};
 use crate::Violation;
 use crate::client::{Mount, Stop, Tried};
 use crate::work::Answered;
+
+/// Files that the kernel reads by itself at a time.
+const READERS_MAX: usize = 2;
 
 impl Apps {
     pub(super) fn write(&mut self, ino: Ino, offset: u64, bytes: &[u8]) -> Tried<()> {
@@ -26,7 +30,7 @@ impl Apps {
         keep: bool,
     ) -> Result<Answered, Stop> {
         self.read_ahead(ino);
-        self.open(ino);
+        self.open(ino)??;
         let written = self.write(ino, offset, bytes)?;
         if written.is_ok() && is_synced {
             // It was written all the same.
@@ -44,7 +48,7 @@ impl Apps {
         if old_size == size && size == 0 {
             return Ok(Ok(()));
         }
-        let what = What::Resize { size, is_backed: false };
+        let what = What::Resize { size };
         self.edit(ino, By::Name(self.caller.clone()), what, &[])
     }
 
@@ -87,29 +91,64 @@ impl Apps {
         remote.read_ahead(core, disk, ino, *now);
     }
 
-    fn open(&mut self, ino: Ino) {
-        self.mount.core.opened(ino);
-        self.handles.push(ino);
+    fn open(&mut self, ino: Ino) -> Tried<()> {
+        let opened = self.open_handle(ino, true)?;
+        Ok(opened.map(|(open, _)| self.handles.push(open)))
+    }
+
+    fn open_handle(&mut self, ino: Ino, writable: bool) -> Tried<(Open, Way)> {
+        let node = self.mount.core.nodes.node(ino);
+        let (caller, synchronous, only_reads) = (self.caller.clone(), false, !writable);
+        let by = caller.clone();
+        let open = OpenHandle { node, caller, writable, synchronous, only_reads };
+        let opened = self.mount.host_call(Call::OpenHandle(open))?;
+        Ok(opened.and_then(|answer| {
+            let new = answer.handle.ok_or(Refusal::Io)?;
+            Ok((Open { ino, by, handle: new.number }, new.way))
+        }))
+    }
+
+    /// Reads all of a file. If the kernel reads it by itself, it stays open for a while.
+    pub(super) fn read(&mut self, ino: Ino) -> Result<Answered, Stop> {
+        let bytes = self.mount.read(ino, 0..u64::MAX)?;
+        let (open, way) = self.open_handle(ino, false)??;
+        match way {
+            Way::Backed => {
+                self.readers.push_back(open);
+                self.close_readers(READERS_MAX)?;
+            }
+            Way::Cached | Way::Direct => drop(self.mount.host_call(Call::Close(open.handle))?),
+        }
+        Ok(Answered::Bytes(bytes))
+    }
+
+    /// Closes the files that the kernel reads by itself, but for so many.
+    pub(super) fn close_readers(&mut self, left: usize) -> Result<(), Violation> {
+        while self.readers.len() > left
+            && let Some(open) = self.readers.pop_front()
+        {
+            self.mount.host_call(Call::Close(open.handle))?.ok();
+            // The kernel forgets its inodes when it likes.
+            let nodes = &mut self.mount.core.nodes;
+            nodes.forgotten(nodes.node(open.ino), u64::MAX);
+        }
+        Ok(())
     }
 
     /// Closes the open file with that index. Its program waits as its level says.
     pub(super) fn close(&mut self, which: usize, waits: bool) -> Result<Ino, Violation> {
-        let ino = self.handles.remove(which);
+        let Open { ino, by, handle } = self.handles.remove(which);
+        let closer = std::mem::replace(&mut self.caller, by.clone());
+        self.mount.disk.acknowledged.act_for((by.session, by.process_group));
         if waits && self.mount.core.lm(ino).closes() {
-            let caller = self.caller.clone();
             // If it cannot be sealed now, it is sealed below, or by the next chores.
-            self.call_heard(Call::Seal { ino, caller, waits }, &[])?.ok();
+            self.call_heard(Call::Seal { ino, caller: by, waits }, &[])?.ok();
         }
         // If it cannot be sealed now, the next chores seal it.
-        let caller = self.caller.clone();
-        self.mount.host_call(Call::SealAtClose { ino, caller })?.ok();
-        if self.mount.core.closed(ino) && self.mount.core.is_to_release(ino) {
-            let (record, caller) = (Record::Release { ino }, self.caller.clone());
-            let call = Call::Change { record, caller, claim: None, expects: None };
-            // Else it is left to the server's own care.
-            self.mount.host_call(call)?.ok();
-            self.raise_newest();
-        }
+        self.mount.host_call(Call::Close(handle))?.ok();
+        self.mount.disk.acknowledged.act_for((closer.session, closer.process_group));
+        self.caller = closer;
+        self.is_to_push = true;
         Ok(ino)
     }
 }

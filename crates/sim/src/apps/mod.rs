@@ -6,7 +6,10 @@ mod operation;
 mod outcomes;
 mod torn;
 
+use std::collections::VecDeque;
+
 use segue_core::host::action::{CallId, Event};
+use segue_core::host::call::Call;
 use segue_core::nouns::{Caller, Ino, Time};
 use segue_core::refusal::Refusal;
 use segue_core::wire::Request;
@@ -42,6 +45,16 @@ struct Thread {
     hearing: Vec<Hearing>,
 }
 
+/// A file that a program has open.
+#[derive(Clone, Debug)]
+pub(crate) struct Open {
+    pub(crate) ino: Ino,
+    /// Who opened it. A close is theirs, whoever calls it.
+    by: Caller,
+    /// The number of its handle.
+    handle: u64,
+}
+
 /// A thread's change of names that is under way.
 #[derive(Clone, Copy, Debug)]
 struct Changing {
@@ -68,7 +81,9 @@ pub(crate) struct Apps {
     pub(crate) mount: Mount,
     threads: Vec<Thread>,
     /// Open files.
-    pub(crate) handles: Vec<Ino>,
+    pub(crate) handles: Vec<Open>,
+    /// Files that the kernel reads by itself, of which the program has not closed yet.
+    pub(super) readers: VecDeque<Open>,
     /// The thread, process group and session whose call is under way.
     caller: Caller,
     /// Calls of the operation under way that wait for outcomes.
@@ -77,6 +92,8 @@ pub(crate) struct Apps {
     pub(crate) lingers: bool,
     /// Threads are process groups and sessions of their own, and sync files.
     pub(crate) has_sessions: bool,
+    /// Something was changed, and may be wanted at the server first.
+    is_to_push: bool,
     /// Changes that were refused while a thread waited for their outcomes.
     refused: u64,
     bug: Option<Bug>,
@@ -89,10 +106,12 @@ impl Apps {
             mount,
             threads: vec![Thread::default(); threads],
             handles: Vec::new(),
+            readers: VecDeque::new(),
             caller: Caller::default(),
             heard: Vec::new(),
             lingers: false,
             has_sessions: false,
+            is_to_push: false,
             refused: 0,
             bug,
         }
@@ -144,6 +163,7 @@ impl Apps {
                 result
             }
         };
+        self.push_newest()?;
         if !self.lingers || self.mount.core.next_seq().is_multiple_of(LINGERING) {
             self.mount.send()?;
         }
@@ -181,6 +201,7 @@ impl Apps {
             return Ok(None);
         };
         let goes_on = self.thread_answered(thread, &asking, answer, asked)?;
+        self.push_newest()?;
         self.mount.take_turn()?;
         Ok(goes_on.then_some(thread))
     }
@@ -242,6 +263,7 @@ impl Apps {
         while !self.handles.is_empty() {
             self.close(0, false)?;
         }
+        self.close_readers(0)?;
         self.mount.seal_all()
     }
 
@@ -256,9 +278,16 @@ impl Apps {
 
     /// As if the user had asked for the newest change, without a draw that would make every run
     /// another one.
-    fn raise_newest(&mut self) {
-        let queue = &mut self.mount.core.queue;
-        let newest = queue.newest_seq().filter(|seq| seq.is_multiple_of(RAISED_EVERY));
-        queue.raise(&newest.into_iter().collect(), &Default::default());
+    fn push_newest(&mut self) -> Result<(), Violation> {
+        if !std::mem::take(&mut self.is_to_push) {
+            return Ok(());
+        }
+        let core = &self.mount.core;
+        let newest = core.queue.newest_seq().filter(|seq| seq.is_multiple_of(RAISED_EVERY));
+        let Some(change) = newest.and_then(|seq| core.queue.change(seq)) else { return Ok(()) };
+        let path = core.tree.path_bytes(change.ino());
+        // Files that cannot be sealed now are sealed later.
+        self.mount.host_call(Call::Push(vec![path]))?.ok();
+        Ok(())
     }
 }

@@ -48,7 +48,7 @@ impl Apps {
             Op::Read(path) => {
                 let ino = self.file(path)?;
                 self.opens(thread, ino, false)?;
-                Ok(Answered::Bytes(self.mount.read(ino, 0..u64::MAX)?))
+                self.read(ino)
             }
             Op::Write { path, offset, len, fill, keep } => {
                 let ino = self.file(path)?;
@@ -59,7 +59,7 @@ impl Apps {
                 self.write_once(ino, (*offset, &bytes), is_synced, *keep)
             }
             Op::WriteOpen { which, offset, len, fill } => {
-                let ino = self.handles[self.handle(*which)?];
+                let ino = self.handles[self.handle(*which)?].ino;
                 self.write(ino, *offset, &bytes_of(*offset, *len, *fill))??;
                 Ok(Answered::Ino(ino))
             }
@@ -103,7 +103,7 @@ impl Apps {
         thread: usize,
         answer: Result<Answer, Refusal>,
     ) -> Result<Answered, Refusal> {
-        self.raise_newest();
+        self.is_to_push = true;
         let about = self.threads[thread].changing.take().and_then(|changing| changing.ino);
         let ino = answer.as_ref().ok().and_then(|answer| answer.ino).or(about);
         ino.into_iter().for_each(|ino| self.read_ahead(ino));

@@ -26,7 +26,7 @@ impl Apps {
     /// The answer of a change of names that is logged, and waits for its outcome.
     pub(super) fn named_for_now(&mut self, thread: usize, hearing: Hearing) -> Answered {
         self.heard.push(hearing);
-        self.raise_newest();
+        self.is_to_push = true;
         self.threads[thread].changing = None;
         let queue = &self.mount.core.queue;
         let newest = queue.newest_seq().and_then(|seq| queue.change(seq));

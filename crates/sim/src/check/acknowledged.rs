@@ -219,7 +219,12 @@ impl Acknowledged {
             Change::Data(data) => self.writers(data.ino),
             Change::Record(_) => BTreeSet::from([self.actor.0]),
         };
-        self.now.ordered.logged(logged, self.actor.1, &makers);
+        // A chore seals in the name of who has the file open, or closed it.
+        let group = match (&logged.change, self.actor.1) {
+            (Change::Data(_), 0) => logged.caller.process_group,
+            (_, group) => group,
+        };
+        self.now.ordered.logged(logged, group, &makers);
         match &logged.change {
             Change::Data(data) => return self.sealed(logged.seq, data),
             Change::Record(Record::Release { ino }) => {

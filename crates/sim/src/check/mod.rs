@@ -1,8 +1,10 @@
 //! The checks: after each commit ([`ledger`]), of acknowledged calls ([`acknowledged`]), when a
 //! client starts again ([`restart`]), gets bytes ([`clean`]) or merges duplicates ([`merged`]), of
-//! the server's promises ([`promised`]), and at the end ([`structure`], [`view`], [`bounded`]).
+//! files that its kernel reads ([`backed`]), of the server's promises ([`promised`]), and at the
+//! end ([`structure`], [`view`], [`bounded`]).
 
 pub(crate) mod acknowledged;
+pub(crate) mod backed;
 pub(crate) mod bounded;
 pub(crate) mod clean;
 pub(crate) mod ledger;

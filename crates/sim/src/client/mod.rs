@@ -15,7 +15,7 @@ mod shell;
 use std::time::Duration;
 
 use segue_core::host::Host;
-use segue_core::host::call::Call;
+use segue_core::host::call::{Call, Seals};
 use segue_core::nouns::{Caller, Ino, Time};
 use segue_core::refusal::Refusal;
 
@@ -34,6 +34,8 @@ pub(crate) const POLL: Duration = Duration::from_secs(1);
 pub(crate) const NODE_LIMIT: usize = 12;
 /// Low, as files are small.
 const CLONE_MIN: u64 = 8;
+/// Low, as files are small.
+const BACKED_MIN: u64 = 1;
 /// Low, so that a run has more batches.
 const BATCH_MAX: u64 = 1000;
 /// 2026-11-21, when virtual time begins.
@@ -119,6 +121,7 @@ impl Mount {
         let mut core = Host::new(NODE_LIMIT, kept.seq_reserved.max(1));
         core.settings.clone_min = CLONE_MIN;
         core.settings.batch_max = BATCH_MAX;
+        (core.settings.backs, core.settings.backed_min) = (true, BACKED_MIN);
         bug.and_then(Bug::fault).into_iter().for_each(|fault| core.plant(fault));
         Mount {
             core,
@@ -141,9 +144,6 @@ impl Mount {
 
     /// The chores that the real client does every few seconds.
     pub(crate) fn tick(&mut self) -> Result<(), Violation> {
-        for ino in self.core.due_to_seal(self.now) {
-            self.seal_early(ino)?;
-        }
         self.core.shrink(self.now);
         self.time_comes()?;
         self.disk.sync(&self.core);
@@ -171,19 +171,10 @@ impl Mount {
         Ok(self.host_call(Call::Seal { ino, caller, waits: false })?.map(drop))
     }
 
-    /// Seals a file before its writer asks for it.
-    fn seal_early(&mut self, ino: Ino) -> Result<(), Violation> {
-        let caller = self.core.sealer(ino).unwrap_or_default();
-        // Another time, if the disk is full.
-        self.seal(ino, caller)?.ok();
-        Ok(())
-    }
-
     /// Everything that was written is to be sent.
     pub(crate) fn seal_all(&mut self) -> Result<(), Violation> {
-        for ino in self.core.to_seal_at_end().0 {
-            self.seal_early(ino)?;
-        }
+        // Another time, if the disk is full.
+        self.host_call(Call::SealAll(Seals::Decided))?.ok();
         self.core.queue.release_all();
         self.tick()
     }

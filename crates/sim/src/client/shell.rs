@@ -191,7 +191,12 @@ impl Mount {
         bytes: &[u8],
     ) -> Result<Option<Carried>, Violation> {
         match action {
-            Action::FollowMoved(_) => drop(self.core.follow_moved()),
+            Action::LogMaps(..) | Action::WatchMaps(..) => {}
+            Action::Back(..) => {
+                if let Err(refusal) = self.disk.failing.try_read() {
+                    return Ok(Some(Err(refusal.into())));
+                }
+            }
             // The kernel's, and of time.
             Action::Hold(..) | Action::Release(..) | Action::Pause(..) | Action::TakeBack(..) => {}
             Action::Start(call) => {

@@ -75,6 +75,7 @@ impl HostDisk {
             if let Change::Bytes(offset) = edit.change {
                 put(self.kept.bytes_of_container(key), offset, &bytes[..written]);
             }
+            self.half_written.insert(ino);
             return Ok(Err(Undone { refusal, is_logged: true }));
         }
         self.append(self.entry_of(edit, bytes))?;

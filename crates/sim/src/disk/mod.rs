@@ -51,6 +51,8 @@ pub(crate) struct HostDisk {
     pub(crate) edits: u64,
     /// Files that got fetched bytes since that was looked at.
     pub(crate) filled: BTreeSet<Ino>,
+    /// Files that a write changed in part before it failed.
+    pub(crate) half_written: BTreeSet<Ino>,
     /// Below this all is settled, durably.
     acked_below: u64,
     /// How many of the granted inode numbers are used.
@@ -70,6 +72,7 @@ impl HostDisk {
             counts: Summary::default(),
             edits: 0,
             filled: BTreeSet::new(),
+            half_written: BTreeSet::new(),
             acked_below: 0,
             bug,
         }

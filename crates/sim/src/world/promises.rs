@@ -6,13 +6,14 @@ use segue_core::wire::Reply;
 use super::links::Way;
 use super::{Event, Host, LOOK, RECONNECT, World};
 use crate::Violation;
-use crate::check::promised;
+use crate::check::{backed, promised};
 use crate::server::{Holder, Moment, Telling};
 
 impl World {
     pub(super) fn check_promises(&self, client: usize) -> Result<(), Violation> {
         let Host::Up(apps) = &self.hosts[client] else { return Ok(()) };
         let mount = &apps.mount;
+        backed::check(mount)?;
         let is_on_its_way = |ino| {
             let is_to_be_told = self.server.is_to_be_told(mount.disk.kept.client(), ino);
             is_to_be_told

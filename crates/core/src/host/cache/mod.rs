@@ -24,7 +24,7 @@ pub(crate) use data::RANGES_MAX;
 pub use data::{FileData, FileNote, Unsealed};
 pub use evict::{Bounds, Candidate, Disk, MinFree, choose};
 pub use lifetime::Known;
-pub use nodes::{Ask, LeftBehind, Nodes, Way};
+pub use nodes::{Ask, BACKED_MAX, LeftBehind, Nodes, Way};
 pub use notes::{Meaning, NodeNote, TreeNotes};
 pub use pages::Pages;
 pub use places::{Scrap, Sight};

@@ -32,6 +32,10 @@ use crate::nouns::Ino;
 /// below, and none has got here.
 const SECOND: u64 = 1 << 63;
 
+/// Files that are backed at a time, each with an open container: a part of the 1,024 that a
+/// process may have open.
+pub const BACKED_MAX: usize = 256;
+
 /// How a descriptor reads and writes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
@@ -75,9 +79,15 @@ pub struct Nodes {
     told: BTreeMap<u64, u64>,
 }
 
+impl Default for Nodes {
+    fn default() -> Nodes {
+        Nodes::new(BACKED_MAX)
+    }
+}
+
 impl Nodes {
     /// Nothing open. At most `limit` files are backed at a time: each holds an open file.
-    pub fn new(limit: usize) -> Nodes {
+    fn new(limit: usize) -> Nodes {
         let (cached, backed, left, released, told) = Default::default();
         Nodes { limit, cached, backed, left, released, told }
     }
@@ -126,6 +136,16 @@ impl Nodes {
         *self.cached.entry(ino).or_default() += 1;
     }
 
+    /// True if some descriptor of a backed inode is open, left behind or not.
+    pub fn is_read(&self, ino: Ino) -> bool {
+        self.backed.contains_key(&ino)
+    }
+
+    /// True if one descriptor of a backed inode is open.
+    pub fn is_first(&self, ino: Ino) -> bool {
+        self.backed.get(&ino) == Some(&1)
+    }
+
     /// A descriptor was closed; true if its inode is not backed any more.
     pub fn closed(&mut self, ino: Ino, way: Way) -> bool {
         let table = if way == Way::Cached { &mut self.cached } else { &mut self.backed };
@@ -157,6 +177,11 @@ impl Nodes {
             self.released.insert(ino);
             self.left.insert(ino);
         }
+    }
+
+    /// True if the kernel may mean by some number what had it before.
+    pub fn has_released(&self) -> bool {
+        !self.released.is_empty()
     }
 
     /// True if the kernel means by `node` what had its number before.
@@ -205,8 +230,8 @@ impl Nodes {
     }
 
     /// Files of which the kernel reads the container.
-    pub fn backed(&self) -> usize {
-        self.backed.keys().filter(|ino| !self.is_left_behind(**ino)).count()
+    pub fn backed_files(&self) -> impl Iterator<Item = Ino> {
+        self.backed.keys().copied().filter(|ino| !self.is_left_behind(*ino))
     }
 
     /// True if `ino` was given up a container that the kernel may still read.

@@ -2,9 +2,9 @@
 
 use super::Running;
 use super::look::{Look, Looking, OVERTAKEN_MAX, Sighted};
-use crate::host::Host;
-use crate::host::action::{Fact, Now, Told};
+use crate::host::action::{Action, Fact, Now, Told};
 use crate::host::cache::{AsOf, Moved};
+use crate::host::{Fault, Host};
 use crate::nouns::{Dentry, Ino};
 use crate::refusal::Refusal;
 use crate::wire::{Looked, Page};
@@ -167,27 +167,25 @@ impl Host {
         Ok(is_taken)
     }
 
-    /// Forgets cached data of which the server has other versions. Log the writes of memory maps
-    /// first.
-    pub fn follow_moved(&mut self) -> Vec<Followed> {
-        let moved = self.tree.take_moved();
-        let follow = |moved: Moved| {
-            let ino = moved.ino;
-            let is_new = self.observe(ino, moved.version);
-            let shows = is_new || moved.was_known && !self.is_ahead(ino);
-            Followed { ino, is_new, shows }
-        };
-        moved.into_iter().map(follow).collect()
+    /// Forgets cached data of which the server has other versions. The writes of memory maps are
+    /// logged before.
+    pub(super) fn follow_moved(&mut self) {
+        for Moved { ino, version, was_known } in self.tree.take_moved() {
+            let is_new = self.observe(ino, version);
+            if is_new {
+                self.leave(ino);
+            }
+            if is_new || was_known && !self.is_ahead(ino) {
+                self.act(Action::ForgetData(ino));
+            }
+        }
     }
-}
 
-/// A file of which the server has other data than were known.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Followed {
-    /// The file.
-    pub ino: Ino,
-    /// Its cached data are forgotten. Its container is another one.
-    pub is_new: bool,
-    /// The kernel may have pages of the old data.
-    pub shows: bool,
+    /// The container of `ino` is another one. A kernel that reads the old one is to call the file
+    /// something else.
+    pub(super) fn leave(&mut self, ino: Ino) {
+        if !self.has_planted(Fault::KeepsBacking) && self.nodes.moved(ino) {
+            self.act(Action::Leave(ino));
+        }
+    }
 }

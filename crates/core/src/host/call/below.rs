@@ -1,9 +1,10 @@
 //! What only this host has below a directory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::host::Host;
 use crate::host::cache::FileData;
+use crate::host::log::Logged;
 use crate::nouns::Ino;
 
 /// What the server lacks below a directory.
@@ -22,7 +23,27 @@ pub fn is_below(top: &[u8], path: &[u8]) -> bool {
     top.is_empty() || is_in || path.starts_with(b"#")
 }
 
+/// True if `path` is one of `tops` or below one.
+fn is_below_one(tops: &[Vec<u8>], path: &[u8]) -> bool {
+    tops.iter().any(|top| is_below(top, path))
+}
+
 impl Host {
+    /// The changes that wait and touch what is at or below these paths.
+    pub fn changes_below(&self, tops: &[Vec<u8>]) -> BTreeSet<u64> {
+        let is_in = |ino: Ino| is_below_one(tops, &self.tree.path_bytes(ino));
+        let is_meant = |logged: &&Logged| logged.change.inodes().into_iter().any(is_in);
+        let changes = self.queue.iter().map(|(logged, _)| logged);
+        changes.filter(is_meant).map(|logged| logged.seq).collect()
+    }
+
+    /// Files at or below these paths with data that are not sealed.
+    pub(super) fn unsealed_below(&self, tops: &[Vec<u8>]) -> Vec<Ino> {
+        let mut unsealed = self.unsealed();
+        unsealed.retain(|ino| is_below_one(tops, &self.tree.path_bytes(*ino)));
+        unsealed
+    }
+
     /// What the server lacks below directory `ino`, which is at `path`.
     pub fn unsent_below(&self, ino: Ino, path: &[u8]) -> UnsentBelow {
         let is_in = |ino: &Ino| is_below(path, &self.tree.path_bytes(*ino));

@@ -116,7 +116,7 @@ impl Host {
         if !call.so_far.has_room && self.makes_room(id, call, (ino, &what), now)? {
             return Ok(Next::Step);
         }
-        let range = affected(&what, size);
+        let range = affected(&what, size, self.nodes.is_backed(ino));
         let container = self.container(ino).ok_or(Refusal::Stale)?;
         if let Some((seq, part)) = self.to_preserve(ino, &range).into_iter().next() {
             let range = part.start..part.end.min(part.start + PRESERVE_MAX);
@@ -206,8 +206,8 @@ impl Host {
                 let entry = self.draft_write(ino, range.start, payload, now.wall)?;
                 edit(entry, Change::Zeros(range.clone()), true)
             }
-            What::Resize { size, is_backed } => {
-                let stays = *size > 0 || *is_backed;
+            What::Resize { size } => {
+                let stays = *size > 0 || self.nodes.is_backed(ino);
                 let change = if stays { Change::Size(*size) } else { Change::Nothing };
                 if *size == 0 && self.is_worth_a_basis(ino) {
                     let version = self.stored_version(ino)?;
@@ -350,12 +350,13 @@ impl Host {
     }
 }
 
-/// The bytes of a container that a change takes the place of, in a file of `size` bytes.
-fn affected(what: &What, size: u64) -> Range<u64> {
+/// The bytes of a container that a change takes the place of, in a file of `size` bytes. A file
+/// that is emptied gets another container, unless that `stays`.
+fn affected(what: &What, size: u64, stays: bool) -> Range<u64> {
     match what {
         What::Write { offset, len, .. } => *offset..*offset + *len,
         What::Zeros(range) => range.clone(),
-        What::Resize { size: 0, is_backed: false } => 0..0,
+        What::Resize { size: 0 } if !stays => 0..0,
         What::Resize { size: to, .. } => *to..size.max(*to),
     }
 }

@@ -52,7 +52,10 @@ impl Host {
             }
             Forgetting::InIndex => {
                 let lost = self.forget_lost(history);
-                lost.into_iter().for_each(|ino| self.act(Action::ForgetData(ino)));
+                for ino in lost {
+                    self.leave(ino);
+                    self.act(Action::ForgetData(ino));
+                }
                 call.so_far.is_carried = true;
             }
         }

@@ -11,6 +11,7 @@ mod edit;
 mod facts;
 mod fetch;
 mod forget;
+mod handle;
 mod handles;
 mod look;
 mod merge;
@@ -23,6 +24,7 @@ mod promises;
 mod room;
 mod run;
 mod seal;
+mod seals;
 mod send;
 mod settle;
 mod space;
@@ -34,11 +36,12 @@ use self::change::GivesWay;
 use self::facts::Facts;
 pub(in crate::host) use self::facts::{Halt, Known};
 use self::merge::Merging;
-pub use answers::Followed;
 pub use below::{UnsentBelow, is_below};
 use fetch::Fetching;
 pub use fetch::{FetchCall, Here};
 use forget::Forgetting;
+use handle::Handling;
+pub use handle::{Backing, NewHandle, OpenHandle};
 pub use handles::{Handles, OpenFile};
 use look::Looking;
 pub use look::{Look, Seen};
@@ -49,6 +52,8 @@ pub use owner::Owner;
 pub use promises::Ended;
 pub(in crate::host) use promises::Keeping;
 pub use room::{Growth, Quota, Room};
+use seals::SealingAll;
+pub use seals::Seals;
 use send::Sending;
 use settle::Settling;
 pub use settle::{Kept, KeptAs, Settle};
@@ -87,6 +92,11 @@ pub enum Call {
         /// Who closes it.
         caller: Caller,
     },
+    /// The same of several files. The answer says which were [left](Answer::left).
+    SealAll(Seals),
+    /// What was changed at or below these paths goes before other changes, with all that it
+    /// follows: [`Answer::pushed`].
+    Push(Vec<Vec<u8>>),
     /// A change of names or attributes.
     Change {
         /// The change.
@@ -106,6 +116,11 @@ pub enum Call {
     /// An open of a file. Refused with [`Refusal::Stale`] if the kernel is to look its name up
     /// again.
     Open(OpenCall),
+    /// A handle of a file that may be opened: [`Answer::handle`]. Refused with [`Refusal::Stale`]
+    /// if the kernel is to look its name up again.
+    OpenHandle(OpenHandle),
+    /// The last reference to this handle is gone.
+    Close(u64),
     /// Data of a file that are to be here.
     Fetch(FetchCall),
     /// A merge of a duplicate with the other one, [as far as it may](crate::host::conflict).
@@ -185,6 +200,7 @@ impl Call {
             Call::Look(_)
                 | Call::Fetch(_)
                 | Call::Open(_)
+                | Call::OpenHandle(_)
                 | Call::TakeBack(_)
                 | Call::Follow(_)
                 | Call::Resume { .. }
@@ -239,8 +255,6 @@ pub enum What {
     Resize {
         /// In bytes.
         size: u64,
-        /// The kernel reads the container by itself: a file that is emptied keeps it.
-        is_backed: bool,
     },
 }
 
@@ -263,6 +277,12 @@ pub struct Answer {
     pub(in crate::host) waiter: Option<(u64, WaiterId)>,
     /// The update log is nearly full, and the caller waits for so many bytes that it added.
     pub slowed_by: Option<u64>,
+    /// The handle that was opened.
+    pub handle: Option<NewHandle>,
+    /// Written files that nobody may need once the server has spoken, and that are not sealed.
+    pub left: Vec<Ino>,
+    /// Changes that were pushed, and the bytes of their data.
+    pub pushed: (u64, u64),
 }
 
 /// A call that is not answered.
@@ -336,6 +356,8 @@ struct SoFar {
     merging: Merging,
     fetching: Fetching,
     opening: Opening,
+    sealing_all: SealingAll,
+    handling: Handling,
 }
 
 /// An action that is under way.
@@ -346,6 +368,10 @@ enum Step {
     Evict,
     Query,
     Number,
+    LogMaps,
+    CloseMaps,
+    Back,
+    WatchMaps,
     Follow,
     Keep,
     Fetch(Gap),

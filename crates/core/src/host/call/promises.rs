@@ -9,7 +9,7 @@
 
 use std::time::Duration;
 
-use super::{Answer, Call, Look, Next, Running, Step};
+use super::{Answer, Call, Look, Next, Running, Seals, Step};
 use crate::host::Host;
 use crate::host::action::{Action, CallId, Now, Reach, TakenBack, Task};
 use crate::nouns::{Dentry, Ino, Time};
@@ -24,6 +24,8 @@ const RENEW_AGAIN: Duration = Duration::from_secs(1);
 /// Files that other hosts removed are asked for so often while they are open here: a third of the
 /// time for which the server keeps them.
 const KEEP_EVERY: Duration = Duration::from_secs(KEPT_SECONDS / 3);
+/// It is looked so often whether written and still open files go to the server.
+const SEAL_EVERY: Duration = Duration::from_secs(5);
 /// Most of these at a time. The server would keep no more either.
 const KEEP_MAX: usize = 4096;
 
@@ -47,6 +49,8 @@ pub(in crate::host) struct Keeping {
     next_renewal: Time,
     /// Removed files are asked for then.
     next_keep: Time,
+    /// Written files that have no more time are sealed then.
+    next_seal: Time,
 }
 
 impl Host {
@@ -58,7 +62,8 @@ impl Host {
         let released = self.queue.next_release();
         let renewed = self.tree.renewal().filter(|_| !self.keeping.is_renewing);
         let renewed = renewed.map(|at| at.max(self.keeping.next_renewal));
-        [released, renewed].into_iter().flatten().fold(self.keeping.next_keep, Time::min)
+        let next = self.keeping.next_keep.min(self.keeping.next_seal);
+        [released, renewed].into_iter().flatten().fold(next, Time::min)
     }
 
     /// Begins what is due.
@@ -69,6 +74,12 @@ impl Host {
             self.wake(Task::Upload);
         }
         self.tree.forget_breaks(now.time);
+        if self.keeping.next_seal <= now.time {
+            self.keeping.next_seal = Time(now.time.0 + SEAL_EVERY);
+            if !self.due_to_seal(now.time).is_empty() {
+                self.act(Action::Start(Call::SealAll(Seals::Due)));
+            }
+        }
         let is_reached = now.link == Reach::Online;
         let is_due = self.tree.wants_lease(now.time) && self.keeping.next_renewal <= now.time;
         if is_due && !self.keeping.is_renewing {

@@ -76,6 +76,7 @@ impl Host {
         self.stop_hearing(&call.so_far);
         self.stop_merging(&call.so_far.merging);
         self.end_sending(&call.so_far.sending);
+        self.end_handling(call);
         if call.call == Call::Renew {
             self.end_renewing();
         }
@@ -90,10 +91,14 @@ impl Host {
             Call::Edit(_) => self.attempt_edit(id, call, now),
             Call::Seal { .. } => self.attempt_seal(id, call),
             Call::SealAtClose { .. } => self.attempt_seal_at_close(id, call, now),
+            Call::SealAll(_) => self.attempt_seal_all(id, call, now),
+            Call::Push(_) => self.attempt_push(id, call, now),
             Call::Change { .. } => self.attempt_change(id, call, now),
             Call::Look(_) => self.attempt_look(id, call, now),
             Call::Name(..) => self.attempt_name(id, call, now),
             Call::Open(_) => self.attempt_open(id, call, now),
+            Call::OpenHandle(_) => self.attempt_open_handle(id, call),
+            Call::Close(_) => self.attempt_close(id, call, now),
             Call::Fetch(_) => self.attempt_fetch(id, call, now),
             Call::Settle(settle) => {
                 let settle = Arc::clone(settle);
@@ -247,16 +252,22 @@ impl Host {
                 self.answered(call, told, now);
                 if self.tree.has_moved() {
                     call.step = Some(Step::Follow);
-                    self.act(Action::FollowMoved(id));
+                    self.act(Action::LogMaps(id, None));
                 }
             }
             (Step::Number, Ok(Done::Number(ino))) => call.so_far.facts.number = Some(ino),
-            (Step::Follow | Step::Keep, Ok(Done::Carried)) => {}
+            // What a map wrote and cannot be logged is kept for the user.
+            (Step::Follow, _) => self.follow_moved(),
+            (Step::LogMaps, done) => Host::maps_logged(call, done),
+            (Step::Keep, Ok(Done::Carried)) => {}
             (Step::Settle(settle), Ok(Done::Carried)) => self.settled(call, &settle, now),
             (Step::SyncDisk, done) => Host::synced_to_send(call, done),
             (Step::Deliver, done) => self.delivered(call, done, now),
-            // Pages that the kernel still has are refused after the release.
-            (Step::Release | Step::Pause, _) => {}
+            // Pages that the kernel still has are refused after the release, and who wrote to a map
+            // that is closed is told by the log.
+            (Step::Release | Step::Pause | Step::CloseMaps, _) => {}
+            (Step::Back, done) => self.backed(call, done.is_ok()),
+            (Step::WatchMaps, Ok(Done::Carried)) => Host::watched(call),
             (Step::TakeBack, Ok(Done::Carried)) => call.so_far.is_carried = true,
             (Step::Renew(asked), Ok(Done::Renewed { session, commit })) => {
                 self.tree.heard_through(session, commit, asked);

@@ -189,11 +189,11 @@ impl Host {
             .collect();
         for effect in effects.iter().flatten() {
             if let Effect::Replace(ino) = effect {
-                self.act(Action::Leave(*ino));
+                self.leave(*ino);
             }
         }
         let mistaken = answered.iter().filter_map(|(logged, outcome)| logged.mistaken(outcome));
-        mistaken.for_each(|ino| self.act(Action::Renumber(ino)));
+        mistaken.for_each(|ino| self.nodes.release(ino));
         for (logged, outcome) in answered {
             self.take_back_unpromised(logged, outcome, as_of);
         }
@@ -273,7 +273,7 @@ impl Host {
     }
 }
 
-fn release(ino: Ino, caller: &Caller) -> Call {
+pub(super) fn release(ino: Ino, caller: &Caller) -> Call {
     let (record, caller) = (Record::Release { ino }, caller.clone());
     Call::Change { record, caller, claim: None, expects: None }
 }

@@ -194,7 +194,7 @@ impl Shell {
                 return Some(self.told(&query.ask).map(told).map_err(Undone::from));
             }
             Action::Number(_) => return Some(Ok(Done::Number(self.number()))),
-            Action::FollowMoved(_) => return Some(Ok(Done::Carried)),
+            Action::LogMaps(..) => return Some(Ok(Done::Carried)),
             Action::Load(_, load) if load != Load::FreeSpace => {
                 return Some(Ok(Done::Noted(Noted::default())));
             }
@@ -226,6 +226,8 @@ impl Shell {
                 ("write", Some(entry), Done::Carried)
             }
             Action::ForgetNotes(..) => ("forget notes", None, Done::Carried),
+            Action::Back(..) => ("Back()", None, Done::Carried),
+            Action::WatchMaps(..) => ("WatchMaps", None, Done::Carried),
             Action::Undo(_, undo) => ("undo", Some(undo.entry), Done::Carried),
             // What quotas have left is not known here.
             Action::Wake(Task::Quotas) | Action::Made(_) => return None,
@@ -415,7 +417,7 @@ fn a_truncation_by_name_is_done_even_if_it_cannot_be_sealed() {
     let (mut core, _) = opened();
     write(&mut core, 5, 0..100);
     assert!(seal(&mut core, 5));
-    let what = What::Resize { size: 0, is_backed: false };
+    let what = What::Resize { size: 0 };
     let (ino, by) = (Ino(5), By::Name(caller()));
     let edit = Call::Edit(EditCall { ino, by, what, kills_set_ids: false });
     let mut shell = Shell::failing(1, Refusal::NoSpace, false);

@@ -2,6 +2,7 @@
 
 use super::calls::Shell;
 use super::*;
+use crate::host::cache::Ask;
 use crate::host::call::Call;
 use crate::wire::History;
 
@@ -51,4 +52,16 @@ fn what_is_ahead_of_the_server_stays() {
     let mut shell = Shell::new();
     shell.call(&mut core, forget).unwrap();
     assert_eq!((shell.did.len(), is_valid(&core)), (2, true));
+}
+
+/// Who opened the file next was told to read the version that the server has no more.
+#[test]
+fn a_kernel_that_reads_what_the_server_has_no_more_is_left_with_it() {
+    let (mut core, forget) = knowing();
+    core.opened(Ino(5));
+    core.nodes.open(5, Ask { only_reads: true, whole: true }).unwrap();
+    let mut shell = Shell::new();
+    shell.call(&mut core, forget).unwrap();
+    assert_eq!(shell.did[2..], ["Leave(Ino(5))", "ForgetData(Ino(5))"]);
+    assert!(core.nodes.is_left_behind(Ino(5)) && core.nodes.node(Ino(5)) != 5);
 }

@@ -98,7 +98,7 @@ fn the_end_of_company_is_a_deadline() {
         let actions = std::iter::from_fn(|| core.poll_action());
         actions.filter(|action| *action == Action::Wake(task)).count()
     };
-    let level = Duration::from_secs(10);
+    let level = Duration::from_secs(4);
     core.handle(Event::Time, Now { time: Time::default(), ..NOW });
     say(&mut core, 6, Lm::Log(level));
     assert_eq!((wakes(&mut core, Task::Time), core.next_deadline()), (1, Time(level)));

@@ -81,7 +81,7 @@ fn the_index_is_looked_at_once_and_then_the_server_asked() {
     let file = attr(5, Kind::File, 3);
     let action = go_on(&mut host, told(Fact::Attr(node(file))), NOW);
     // What is here of other data goes before the answer.
-    assert_eq!(action, Action::FollowMoved(ID));
+    assert_eq!(action, Action::LogMaps(ID, None));
     let action = go_on(&mut host, Ok(Done::Carried), NOW);
     assert_eq!(seen(action), Ok(Seen::Attr(file)), "without a promise, for this call");
 }
@@ -150,7 +150,7 @@ fn a_directory_that_changes_faster_than_it_is_asked_answers_all_the_same() {
         action = go_on(&mut host, told(Fact::Name(old.clone())), NOW);
     }
     assert_eq!(questions, 8);
-    assert_eq!(action, Action::FollowMoved(ID));
+    assert_eq!(action, Action::LogMaps(ID, None));
     let action = go_on(&mut host, Ok(Done::Carried), NOW);
     assert_eq!(seen(action), Ok(Seen::Name(Some(attr(6, Kind::File, 8)))));
 }
@@ -192,7 +192,7 @@ fn a_long_listing_comes_in_pages_of_one_state() {
     assert!(matches!(asked(&again), Ask::Page { after: None, .. }));
     go_on(&mut host, told(page(&[("b", 6)], 2, true)), NOW);
     let action = go_on(&mut host, told(page(&[("c", 7)], 2, false)), NOW);
-    assert_eq!(action, Action::FollowMoved(ID));
+    assert_eq!(action, Action::LogMaps(ID, None));
     let action = go_on(&mut host, Ok(Done::Carried), NOW);
     let names = [("b", 6), ("c", 7)].map(|(name, ino)| (Name::new(name).unwrap(), Ino(ino)));
     assert_eq!(seen(action), Ok(Seen::Names(names.to_vec())));

@@ -24,7 +24,7 @@ fn host(size: u64) -> Host {
 fn action(host: &mut Host) -> Action {
     loop {
         match host.poll_action().expect("an action") {
-            Action::Wake(_) => {}
+            Action::Wake(_) | Action::ForgetData(_) => {}
             action => return action,
         }
     }
@@ -51,10 +51,7 @@ fn told(host: &mut Host, attr: Attr) -> Action {
     let fact = Fact::Attr(Node { attr, target: None });
     let told = Told { fact, promised: None, asked: NOW.time };
     match go_on(host, Ok(Done::Told(Box::new(told)))) {
-        Action::FollowMoved(ID) => {
-            host.follow_moved();
-            go_on(host, Ok(Done::Carried))
-        }
+        Action::LogMaps(ID, None) => go_on(host, Ok(Done::Carried)),
         action => action,
     }
 }

@@ -1,6 +1,9 @@
 //! Files that the kernel reads past us.
 
+use super::calls::{Shell, Truth};
 use super::*;
+use crate::host::cache::{Ask, LeftBehind, Way};
+use crate::host::call::{Call, Look};
 
 #[test]
 fn whole_is_what_is_all_here_and_all_sent() {
@@ -76,4 +79,27 @@ fn what_a_map_may_change_is_not_evicted_but_can_be_given_up() {
     assert!(core.let_go_of_data(Ino(7)));
     assert_eq!(core.take_scrap(), [Scrap::Container(Ino(7), container)].into());
     assert!(!core.files[&Ino(7)].is_mapped() && core.container(Ino(7)) != Some(container));
+}
+
+/// Who has it open goes on to read the old version, and who looks it up finds the new one.
+#[test]
+fn a_file_that_the_kernel_reads_gets_another_number_with_other_data() {
+    let mut core = core();
+    let told =
+        |counter| Node { attr: Attr { size: 9, ..attr(7, Kind::File, counter) }, target: None };
+    core.tree.install_node(told(3), Time::default());
+    core.load(Ino(7), None);
+    core.file(Ino(7)).unwrap().filled(0..9);
+    core.settings.backed_min = 9;
+    assert!(core.is_worth_backing(Ino(7)));
+    core.opened(Ino(7));
+    let reads = Ask { only_reads: true, whole: true };
+    assert_eq!(core.nodes.open(7, reads), Ok(Way::Backed));
+    let container = core.container(Ino(7));
+    let mut shell = Shell::knowing(vec![Truth::Attr(told(4).attr)]);
+    shell.call(&mut core, Call::Look(Look::Attr(Ino(7)))).unwrap();
+    assert_eq!(shell.did, ["Leave(Ino(7))", "ForgetData(Ino(7))"]);
+    assert_ne!(core.container(Ino(7)), container);
+    assert_eq!((core.nodes.node(Ino(7)) == 7, core.nodes.open(7, reads)), (false, Err(LeftBehind)));
+    assert!(!core.is_worth_backing(Ino(7)), "nothing of it is here");
 }

@@ -29,7 +29,7 @@ fn done(host: &mut Host, id: u64, done: Result<Done, Refusal>, now: Now) -> Vec<
         let actions = actions(host);
         match actions[..] {
             // There are no data.
-            [Action::FollowMoved(id)] => event = Event::Done { id, done: Ok(Done::Carried) },
+            [Action::LogMaps(id, _)] => event = Event::Done { id, done: Ok(Done::Carried) },
             _ => return actions,
         }
     }
@@ -90,7 +90,7 @@ fn a_file_is_followed_until_its_answer_is_promised() {
     let acts = call(&mut host, 1, Call::Follow(FILE), at(2));
     assert!(matches!(acts[..], [Action::Query(..)]), "{acts:?}");
     let acts = done(&mut host, 1, told(&[], at(2)), at(2));
-    assert!(matches!(acts[..], [Action::Pause(..)]), "{acts:?}");
+    assert!(matches!(acts[..], [Action::ForgetData(FILE), Action::Pause(..)]), "{acts:?}");
     let acts = done(&mut host, 1, Ok(Done::Carried), at(3));
     assert!(matches!(acts[..], [Action::Query(..)]), "{acts:?}");
     let acts = done(&mut host, 1, told(&[FILE], at(3)), at(3));
