@@ -80,6 +80,10 @@ pub struct Summary {
     pub full_disks: u64,
     /// What hosts' disks refused.
     pub disk_errors: u64,
+    /// Files that a kernel read by itself.
+    pub passed_through: u64,
+    /// Writes of memory maps.
+    pub map_stores: u64,
     /// Times that a host's disk was put back.
     pub put_back: u64,
     /// Hosts that were made from another one's disk.
@@ -120,6 +124,8 @@ impl Summary {
         self.jumps += other.jumps;
         self.full_disks += other.full_disks;
         self.disk_errors += other.disk_errors;
+        self.passed_through += other.passed_through;
+        self.map_stores += other.map_stores;
         self.put_back += other.put_back;
         self.cloned += other.cloned;
         self.servers_put_back += other.servers_put_back;

@@ -128,11 +128,12 @@ fn tell_least(seed: u64, options: Options, failure: Failure) {
 fn words(total: &Summary) -> String {
     format!(
         "{:.1} virtual hours, {} operations, {} records, {} cancelled, {} superseded, {} \
-         stores in one, {} taken back, {} conflicts, {} merged, {} refused; faults: {} \
-         messages lost, {} duplicated, {} partitions, {} client crashes, {} server crashes, \
-         {} broken recoveries, {} sleeps, {} clocks set, {} full disks, {} limits set, {} \
-         disk errors, {} caches put back, {} cloned, {} servers put back, {} other servers \
-         met; {} breaks heard, {} sessions resumed, {} hosts renamed, {} histories told",
+         stores in one, {} taken back, {} conflicts, {} merged, {} refused, {} files passed \
+         through, {} stores of maps; faults: {} messages lost, {} duplicated, {} partitions, \
+         {} client crashes, {} server crashes, {} broken recoveries, {} sleeps, {} clocks \
+         set, {} full disks, {} limits set, {} disk errors, {} caches put back, {} cloned, {} \
+         servers put back, {} other servers met; {} breaks heard, {} sessions resumed, {} \
+         hosts renamed, {} histories told",
         total.virtual_time.as_secs_f64() / 3600.0,
         total.operations,
         total.records,
@@ -143,6 +144,8 @@ fn words(total: &Summary) -> String {
         total.conflicts,
         total.merged,
         total.refused,
+        total.passed_through,
+        total.map_stores,
         total.lost,
         total.duplicated,
         total.partitions,

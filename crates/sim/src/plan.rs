@@ -93,6 +93,8 @@ pub enum Bug {
     ClientBelievesForgotten,
     /// A client merges files that nobody has compared.
     ClientMergesUnlike,
+    /// A client does not look whether memory maps wrote to its files.
+    ClientForgetsMaps,
     /// A client lets its kernel read on in a container that a file has no more.
     ClientKeepsBacking,
 }
@@ -143,6 +145,7 @@ impl Bug {
                 | Bug::ClientForgetsSpoiled
                 | Bug::ServerLeaksReferences
                 | Bug::ClientMergesUnlike
+                | Bug::ClientForgetsMaps
         )
     }
 

@@ -39,6 +39,7 @@ fn five_hundred_seeds_of_the_swarm_end_as_they_should() {
     assert!(faults.iter().all(|count| *count > 100), "{total:?}");
     let unsent = [total.cancelled, total.superseded, total.amended, total.taken_back];
     assert!(unsent.iter().all(|count| *count > 10), "{total:?}");
+    assert!(total.passed_through > 100 && total.map_stores > 10, "{total:?}");
 }
 
 /// Seeds that nobody has run before: 200, or 20,000 in a long run. `SEED=N` begins with N.
@@ -341,6 +342,11 @@ fn a_client_that_evicts_what_it_wrote_is_found() {
 #[test]
 fn a_client_that_believes_that_what_was_evicted_is_there_is_found() {
     assert_found_in(Bug::ClientBelievesEvicted, 55..65, "reads Ok(");
+}
+
+#[test]
+fn a_client_that_does_not_look_at_maps_is_found() {
+    assert_found_in(Bug::ClientForgetsMaps, 183..184, "reads Ok(");
 }
 
 /// A kernel went on to read what the server had no more, after its data were put back.

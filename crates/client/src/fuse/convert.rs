@@ -30,17 +30,14 @@ pub(super) fn empty(result: Result<(), Refusal>) -> Outcome {
 
 /// An inode that a name was made for.
 pub(super) fn made(mount: &Shared, result: Result<Attr, Refusal>) -> Outcome {
-    outcome(result, |found| {
-        let ttl = mount.kernel.lifetime(found.ino);
-        Answer::Entry(entry(mount, &found, ttl))
-    })
+    outcome(result, |found| Answer::Entry(entry(&found, mount.kernel.numbered(found.ino))))
 }
 
 /// Attributes of what the kernel calls `node`.
 pub(super) fn attributes(mount: &Shared, node: u64, result: Result<Attr, Refusal>) -> Outcome {
     outcome(result, |found| {
-        let ttl = mount.kernel.lifetime(found.ino);
-        Answer::Attr(attr(&mount.kernel.as_seen(node, found)), ttl)
+        let (found, ttl) = mount.kernel.as_seen(node, found);
+        Answer::Attr(attr(&found), ttl)
     })
 }
 
@@ -55,8 +52,8 @@ pub(super) fn sized(result: Result<Vec<u8>, Refusal>, size: u32) -> Outcome {
 }
 
 /// Inode numbers are never used again, so every inode is of the first generation.
-pub(super) fn entry(mount: &Shared, found: &Attr, ttl: Duration) -> Entry {
-    let (node, name_ttl, attr_ttl) = (mount.kernel.node(found.ino), ttl, ttl);
+pub(super) fn entry(found: &Attr, (node, ttl): (u64, Duration)) -> Entry {
+    let (name_ttl, attr_ttl) = (ttl, ttl);
     Entry { node, generation: 0, name_ttl, attr_ttl, attr: attr(found) }
 }
 

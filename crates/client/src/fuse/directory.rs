@@ -114,10 +114,8 @@ fn add(
     (found, ttl): (Attr, Duration),
     is_told: bool,
 ) -> bool {
-    let mut found = entry(mount, &found, ttl);
-    if is_told {
-        found.node = UNSAID;
-    }
+    let node = if is_told { UNSAID } else { mount.kernel.node(found.ino) };
+    let found = entry(&found, (node, ttl));
     let is_added = listing.add_plus(&found, at + 1, name);
     if is_added && found.node != UNSAID && !DOTS.contains(&name) {
         mount.kernel.tell_of(found.node);

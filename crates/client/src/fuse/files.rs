@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 
 use segue_core::nouns::{Caller, Ino, NewNode};
 use segue_core::refusal::Refusal;
-use segue_fuse::{Answer, Entry, Errno, Outcome};
+use segue_fuse::{Answer, Errno, Outcome};
 
 use super::convert::{self, empty, entry, errno, opened, outcome};
 use crate::mount::{Allocation, Creation, OpenMode, Shared, Sight};
@@ -45,8 +45,8 @@ pub(super) async fn create(
         Ok((found, node, file))
     };
     outcome(result.await, |(found, node, file)| {
-        let ttl = mount.kernel.lifetime(found.ino);
-        Answer::Created(Entry { node, ..entry(&mount, &found, ttl) }, opened(file))
+        let (_, ttl) = mount.kernel.numbered(found.ino);
+        Answer::Created(entry(&found, (node, ttl)), opened(file))
     })
 }
 

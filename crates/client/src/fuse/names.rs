@@ -16,8 +16,7 @@ pub(super) async fn lookup(mount: Shared, parent: Ino, name: Given<Name>) -> Out
     let found = async {
         let name = name?;
         let found = mount.lookup(parent, &name).await?.ok_or(Refusal::NotFound)?;
-        let ttl = mount.kernel.name_lifetime(parent, &name, found.ino);
-        Ok(entry(&mount, &found, ttl))
+        Ok(entry(&found, mount.kernel.named(parent, &name, found.ino)))
     };
     outcome(found.await, Answer::Entry)
 }

@@ -63,9 +63,10 @@ impl KernelView {
         }
     }
 
-    /// How long the kernel may keep attributes of `ino`.
-    pub(crate) fn lifetime(&self, ino: Ino) -> Duration {
-        self.host.lock().tree.remaining(ino, self.host.now())
+    /// What the kernel is to call `ino`, and how long it may keep its attributes.
+    pub(crate) fn numbered(&self, ino: Ino) -> (u64, Duration) {
+        let (host, now) = (self.host.lock(), self.host.now());
+        (host.nodes.node(ino), host.tree.remaining(ino, now))
     }
 
     /// Held while an answer to the kernel is made and given: what is taken back is taken back
@@ -79,9 +80,10 @@ impl KernelView {
         self.cache.requests.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// How long the kernel may keep that `name` in `parent` is `ino`.
-    pub(crate) fn name_lifetime(&self, parent: Ino, name: &Name, ino: Ino) -> Duration {
-        self.host.lock().tree.name_remaining(parent, name, ino, self.host.now())
+    /// What the kernel is to call `ino`, and how long it may keep that `name` in `parent` is this.
+    pub(crate) fn named(&self, parent: Ino, name: &Name, ino: Ino) -> (u64, Duration) {
+        let (host, now) = (self.host.lock(), self.host.now());
+        (host.nodes.node(ino), host.tree.name_remaining(parent, name, ino, now))
     }
 
     /// True if this host slept since this was asked last.

@@ -8,6 +8,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use segue_core::host::cache::{BACKED_MAX, Nodes, Way};
 use segue_core::host::call::{Backing, OpenFile};
@@ -154,15 +155,16 @@ impl KernelView {
         self.through.behind.lock().get(&handle.ino).map(|behind| Arc::clone(&behind.container))
     }
 
-    /// Attributes as those see them who have `node` open: a file that was left behind is as
-    /// long as what they read.
-    pub(crate) fn as_seen(&self, node: u64, attr: Attr) -> Attr {
-        if self.node(attr.ino) == node {
-            return attr;
+    /// Attributes as those see them who have `node` open, and how long the kernel may keep them: a
+    /// file that was left behind is as long as what they read.
+    pub(crate) fn as_seen(&self, node: u64, attr: Attr) -> (Attr, Duration) {
+        let (named, lifetime) = self.numbered(attr.ino);
+        if named == node {
+            return (attr, lifetime);
         }
         let behind = self.through.behind.lock();
         let size = behind.get(&attr.ino).and_then(|behind| behind.container.len().ok());
-        Attr { size: size.unwrap_or(attr.size), ..attr }
+        (Attr { size: size.unwrap_or(attr.size), ..attr }, lifetime)
     }
 
     /// From now on a map may write into this container, of which nobody tells.

@@ -38,6 +38,9 @@ pub(crate) async fn tick(mount: Shared) {
 pub(crate) async fn tidy(mount: &Shared) {
     let mount = Arc::clone(mount);
     let job = move || {
+        if cfg!(debug_assertions) {
+            mount.host.lock().check_invariants();
+        }
         mount.host.lock().shrink(mount.host.now());
         if let Err(refusal) = mount.disk.note() {
             tracing::warn!("the index of the cache is not up to date: {refusal}");

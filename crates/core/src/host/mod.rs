@@ -10,6 +10,7 @@ pub mod action;
 pub mod cache;
 pub mod call;
 pub mod conflict;
+mod invariants;
 pub mod log;
 mod notes;
 mod planted;

@@ -292,6 +292,27 @@ fn what_a_map_writes_is_stored() {
     assert_eq!(hash(&two.here("file")), hash_of(&bytes));
 }
 
+/// What a map writes into a file that was removed goes nowhere, and is seen by who has it open. The
+/// mount appended it to its log without end.
+#[test]
+fn what_a_map_writes_into_a_removed_file_is_logged_once() {
+    let Some(two) = Two::new() else { return };
+    let bytes = noise(13, 3 * MB);
+    let held = two.opened("file", &bytes);
+    let writer = File::options().read(true).write(true).open(two.here("file")).unwrap();
+    let map = Map::new(&writer, 3 * MB, ProtFlags::READ | ProtFlags::WRITE);
+    fs::remove_file(two.here("file")).unwrap();
+    two.here.sync().unwrap();
+    map.write(MB, b"by a map");
+    map.sync();
+    two.here.sync().unwrap();
+    assert_eq!(&read(&held, MB + 8)[MB..], b"by a map");
+    drop((map, held, writer));
+    save(&two.here("file"), b"another").unwrap();
+    two.here.sync().unwrap();
+    assert_eq!(fs::read(two.there("file")).unwrap(), b"another");
+}
+
 /// What a map writes into contents that another host has replaced meanwhile is not lost in silence:
 /// fsync and close fail, status counts it, and it can be written again.
 /// Proves S20.9.

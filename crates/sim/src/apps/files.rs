@@ -16,7 +16,7 @@ use crate::work::Answered;
 const READERS_MAX: usize = 2;
 
 impl Apps {
-    pub(super) fn write(&mut self, ino: Ino, offset: u64, bytes: &[u8]) -> Tried<()> {
+    fn write(&mut self, ino: Ino, offset: u64, bytes: &[u8]) -> Tried<()> {
         let what = What::Write { offset, len: bytes.len() as u64, append: false };
         self.edit(ino, By::Inode(self.caller.clone()), what, bytes)
     }
@@ -25,13 +25,13 @@ impl Apps {
     pub(super) fn write_once(
         &mut self,
         ino: Ino,
-        (offset, bytes): (u64, &[u8]),
+        (offset, bytes, by_map): (u64, &[u8], bool),
         is_synced: bool,
         keep: bool,
     ) -> Result<Answered, Stop> {
         self.read_ahead(ino);
         self.open(ino)??;
-        let written = self.write(ino, offset, bytes)?;
+        let written = self.write_or_map(ino, offset, bytes, by_map)?;
         if written.is_ok() && is_synced {
             // It was written all the same.
             self.fsync(ino)?.ok();
@@ -120,6 +120,38 @@ impl Apps {
             Way::Cached | Way::Direct => drop(self.mount.host_call(Call::Close(open.handle))?),
         }
         Ok(Answered::Bytes(bytes))
+    }
+
+    /// Writes to an open file, `by_map` if that is possible.
+    pub(super) fn write_or_map(
+        &mut self,
+        ino: Ino,
+        offset: u64,
+        bytes: &[u8],
+        by_map: bool,
+    ) -> Tried<()> {
+        match by_map && self.map_store(ino, offset, bytes) {
+            true => Ok(Ok(())),
+            false => self.write(ino, offset, bytes),
+        }
+    }
+
+    /// Writes by a memory map of an open file. False if that is not possible: the kernel does not
+    /// read the container, the file would become longer, or bytes of it are on their way.
+    fn map_store(&mut self, ino: Ino, offset: u64, bytes: &[u8]) -> bool {
+        let Mount { core, disk, .. } = &mut self.mount;
+        let end = offset + bytes.len() as u64;
+        let is_inside = core.whole(ino).is_some_and(|size| end <= size);
+        let container = core.container(ino).map(|container| (ino, container));
+        let Some(key) = container.filter(|key| is_inside && disk.is_watched(*key)) else {
+            return false;
+        };
+        // The order of sessions, and losses of power before a sync, are not those of maps.
+        let may = core.nodes.is_backed(ino) && !self.has_sessions && !disk.kept.loses_power;
+        if may {
+            disk.map_store(key, offset, bytes);
+        }
+        may
     }
 
     /// Closes the files that the kernel reads by itself, but for so many.

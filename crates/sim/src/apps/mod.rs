@@ -264,6 +264,7 @@ impl Apps {
             self.close(0, false)?;
         }
         self.close_readers(0)?;
+        self.mount.all_unmapped()?;
         self.mount.seal_all()
     }
 

@@ -12,6 +12,8 @@ use crate::work::{Answered, Op, Path, bytes_of};
 
 /// One write in so many is synced, where there are sessions.
 const SYNCED_EVERY: u64 = 3;
+/// One write to an open file in so many is by a memory map, if that is possible.
+const MAPPED_EVERY: u64 = 2;
 
 impl Apps {
     /// Does `op`, or stops; then nothing was changed.
@@ -56,11 +58,13 @@ impl Apps {
                 self.load(ino)?;
                 let is_synced = self.has_sessions && fill.is_multiple_of(SYNCED_EVERY);
                 let bytes = bytes_of(*offset, *len, *fill);
-                self.write_once(ino, (*offset, &bytes), is_synced, *keep)
+                let by_map = fill.is_multiple_of(MAPPED_EVERY);
+                self.write_once(ino, (*offset, &bytes, by_map), is_synced, *keep)
             }
             Op::WriteOpen { which, offset, len, fill } => {
                 let ino = self.handles[self.handle(*which)?].ino;
-                self.write(ino, *offset, &bytes_of(*offset, *len, *fill))??;
+                let bytes = bytes_of(*offset, *len, *fill);
+                self.write_or_map(ino, *offset, &bytes, fill.is_multiple_of(MAPPED_EVERY))??;
                 Ok(Answered::Ino(ino))
             }
             Op::Close(which) => Ok(Answered::Ino(self.close(self.handle(*which)?, true)?)),

@@ -9,6 +9,7 @@
 
 mod chores;
 mod looks;
+mod maps;
 mod merges;
 mod shell;
 
@@ -96,6 +97,7 @@ impl Mount {
     ) -> Result<Mount, Violation> {
         let mut mount = Mount::new(left, next_request, bug, now);
         mount.disk.recover(&mut mount.core, u32::MAX, now)?;
+        mount.log_left_maps()?;
         mount.remote.connect(&mount.core, &mount.disk, now);
         Ok(mount)
     }
@@ -144,6 +146,8 @@ impl Mount {
 
     /// The chores that the real client does every few seconds.
     pub(crate) fn tick(&mut self) -> Result<(), Violation> {
+        // What cannot be logged now is logged the next time.
+        self.log_maps(None)?.ok();
         self.core.shrink(self.now);
         self.time_comes()?;
         self.disk.sync(&self.core);

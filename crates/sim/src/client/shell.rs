@@ -191,11 +191,18 @@ impl Mount {
         bytes: &[u8],
     ) -> Result<Option<Carried>, Violation> {
         match action {
-            Action::LogMaps(..) | Action::WatchMaps(..) => {}
+            Action::LogMaps(_, only) => {
+                let logged = self.log_maps(only)?;
+                return Ok(Some(logged.map(|()| Done::Carried).map_err(Undone::from)));
+            }
+            Action::WatchMaps(_, ino, container) => {
+                self.disk.watch_maps(&mut self.core, (ino, container), self.now);
+            }
             Action::Back(..) => {
                 if let Err(refusal) = self.disk.failing.try_read() {
                     return Ok(Some(Err(refusal.into())));
                 }
+                self.disk.counts.passed_through += 1;
             }
             // The kernel's, and of time.
             Action::Hold(..) | Action::Release(..) | Action::Pause(..) | Action::TakeBack(..) => {}

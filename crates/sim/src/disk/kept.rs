@@ -60,6 +60,8 @@ pub(crate) struct Kept {
     /// Those that were changed and not synced.
     pub(crate) unsynced: BTreeSet<Key>,
     pub(crate) preserved: BTreeMap<u64, Preserved>,
+    /// Containers that maps may write to, and whether one did since that was logged.
+    pub(super) maps: BTreeMap<Key, bool>,
     pub(crate) index: Index,
     /// What the index was since its last sync, oldest first.
     older: Vec<Index>,

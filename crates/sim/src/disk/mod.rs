@@ -9,6 +9,7 @@ mod edit;
 mod failing;
 mod index;
 mod kept;
+mod maps;
 mod notes;
 mod recover;
 mod space;

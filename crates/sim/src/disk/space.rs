@@ -72,7 +72,9 @@ impl HostDisk {
 
     /// True if a container is in use or noted.
     fn is_needed(&self, core: &Host, (ino, id): Key) -> bool {
-        self.kept.index.container(ino) == Some(id) || core.needs_container(ino, id)
+        self.kept.index.container(ino) == Some(id)
+            || core.needs_container(ino, id)
+            || self.kept.maps.get(&(ino, id)) == Some(&true)
     }
 
     /// A container of this process that is neither in use nor noted. Those of earlier ones go with

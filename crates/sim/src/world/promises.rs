@@ -13,6 +13,7 @@ impl World {
     pub(super) fn check_promises(&self, client: usize) -> Result<(), Violation> {
         let Host::Up(apps) = &self.hosts[client] else { return Ok(()) };
         let mount = &apps.mount;
+        mount.core.check_invariants();
         backed::check(mount)?;
         let is_on_its_way = |ino| {
             let is_to_be_told = self.server.is_to_be_told(mount.disk.kept.client(), ino);

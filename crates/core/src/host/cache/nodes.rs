@@ -146,6 +146,11 @@ impl Nodes {
         self.backed.get(&ino) == Some(&1)
     }
 
+    /// How many descriptors of `ino` are cached, and how many are not.
+    pub(in crate::host) fn descriptors(&self, ino: Ino) -> [u32; 2] {
+        [&self.cached, &self.backed].map(|table| table.get(&ino).copied().unwrap_or(0))
+    }
+
     /// A descriptor was closed; true if its inode is not backed any more.
     pub fn closed(&mut self, ino: Ino, way: Way) -> bool {
         let table = if way == Way::Cached { &mut self.cached } else { &mut self.backed };

@@ -68,6 +68,11 @@ impl Handles {
         if file.is_lost { Err(Refusal::Stale) } else { Ok(file) }
     }
 
+    /// All open files.
+    pub(in crate::host) fn all(&self) -> impl Iterator<Item = &OpenFile> {
+        self.files.values()
+    }
+
     /// Closes `handle`.
     pub fn remove(&mut self, handle: u64) -> Option<OpenFile> {
         self.files.remove(&handle)

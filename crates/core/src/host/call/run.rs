@@ -318,7 +318,7 @@ impl Host {
                 self.replaced(call, &replaced.by, &gone, now);
             }
             entry => {
-                call.so_far.is_edited |= matches!(entry, Entry::Written { .. });
+                call.so_far.is_edited |= entry.place().is_some();
                 if let Entry::Change(logged) = &entry {
                     match &logged.change {
                         Change::Data(_) => call.so_far.sealed = Some(logged.seq),

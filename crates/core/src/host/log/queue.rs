@@ -267,8 +267,11 @@ impl Queue {
             held.retain(|seq| !self.order.raised().contains(seq));
         }
         let new: BTreeSet<u64> = self.raised().difference(&before).copied().collect();
-        let is_late =
-            |seq: &&u64| self.stage(**seq) != Some(Stage::Waits) || uploading.contains(*seq);
+        // What cancelled out has a place in the order, and no stage.
+        let is_late = |seq: &&u64| {
+            let stage = self.stage(**seq);
+            stage.is_some_and(|stage| stage != Stage::Waits || uploading.contains(*seq))
+        };
         let late: Vec<u64> = new.iter().filter(is_late).copied().collect();
         self.raised_late.extend(late);
         new
@@ -352,6 +355,24 @@ impl Queue {
     /// The last change that each one up to `through` waits for, of those that wait for one.
     pub fn follows(&self, through: u64) -> BTreeMap<u64, u64> {
         self.order.follows(through)
+    }
+
+    /// Panics if the counts are not those of the changes.
+    pub(in crate::host) fn check_invariants(&self) {
+        let all = || self.items.values().map(|item| &item.logged);
+        let bytes: u64 = all().map(|logged| logged.change.bytes()).sum();
+        assert_eq!(self.bytes, bytes, "the queue counts the bytes of its changes");
+        let bulk = all().filter(|logged| logged.change.is_bulk()).count();
+        assert_eq!(self.bulk, bulk, "the queue counts its large changes");
+        let outdated = all().filter(|logged| logged.may_be_outdated()).count();
+        assert_eq!(self.maybe_outdated, outdated, "the queue counts what may be outdated");
+        let touches = |logged: &Logged| BTreeSet::from_iter(logged.change.inodes()).len();
+        let touched: usize = all().map(touches).sum();
+        let known: usize = self.waiting.values().map(|waiting| waiting.changes.len()).sum();
+        assert_eq!(known, touched, "each change waits for the inodes that it touches");
+        let is_gone = |seq: &&u64| !self.items.contains_key(*seq);
+        let held = self.held.values().flatten().chain(&self.raised_late).find(is_gone);
+        assert!(held.is_none(), "change {held:?} is held back, and gone");
     }
 
     /// Takes out change `seq`: it is settled.

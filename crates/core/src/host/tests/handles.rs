@@ -2,7 +2,7 @@
 
 use super::calls::{NOW, Shell, caller, write_call};
 use super::*;
-use crate::host::action::{Action, CallId, Event};
+use crate::host::action::{Action, CallId, Done, Event};
 use crate::host::cache::Way;
 use crate::host::call::{By, Call, EditCall, NewHandle, OpenHandle, What};
 
@@ -118,4 +118,20 @@ fn what_is_pending_is_preserved_before_a_file_that_the_kernel_reads_is_emptied()
         assert_eq!(shell.did.contains(&"preserve".to_owned()), is_read, "{:?}", shell.did);
         assert_eq!(core.container(Ino(5)) == container, is_read);
     }
+}
+
+/// The call appended the same entry again and again.
+#[test]
+fn what_a_map_wrote_into_a_file_without_a_name_is_logged_once() {
+    let mut core = whole();
+    let reader = open(&mut Shell::new(), &mut core, false);
+    core.tree.mark_orphan(Ino(5));
+    let container = core.container(Ino(5)).unwrap();
+    core.handle(Event::Call { id: CallId(9), call: Call::Mapped { ino: Ino(5), container } }, NOW);
+    let append = core.poll_action();
+    assert!(matches!(&append, Some(Action::Append(_, entry))
+        if matches!(**entry, Entry::Nameless(_))));
+    core.handle(Event::Done { id: CallId(9), done: Ok(Done::Carried) }, NOW);
+    assert!(matches!(core.poll_action(), Some(Action::Reply(_, Ok(_)))));
+    Shell::new().call(&mut core, Call::Close(reader.number)).unwrap();
 }

@@ -272,3 +272,13 @@ fn what_is_being_amended_goes_in_no_batch_with_what_it_follows() {
     queue.put_back(2);
     assert_eq!(seqs(queue.batch(9, 999)), [1, 2, 3]);
 }
+
+/// Whoever sent anything went before other classes for as long as the process lived.
+#[test]
+fn what_cancelled_out_is_not_on_its_way_when_it_is_pushed() {
+    let mut queue = plain([create("a", 5), data(5), chmod(3, 5).change]);
+    queue.cancel(2);
+    let raised = queue.raise(&BTreeSet::from([3]), &BTreeSet::new());
+    assert_eq!((raised, queue.is_raised_late()), (BTreeSet::from([1, 2, 3]), false));
+    queue.check_invariants();
+}
