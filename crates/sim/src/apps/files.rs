@@ -8,8 +8,9 @@ use segue_core::nouns::Ino;
 use segue_core::refusal::Refusal;
 
 use super::{Apps, Open};
+use super::{Stop, Tried};
 use crate::Violation;
-use crate::client::{Mount, Stop, Tried};
+use crate::client::Mount;
 use crate::work::Answered;
 
 /// Files that the kernel reads by itself at a time.
@@ -71,7 +72,8 @@ impl Apps {
 
     /// Later changes of the session come after the writes to `ino` so far.
     fn fsync(&mut self, ino: Ino) -> Tried<()> {
-        if let Err(refusal) = self.mount.seal(ino, self.caller.clone())? {
+        let seal = Call::Seal { ino, caller: self.caller.clone(), waits: false };
+        if let Err(refusal) = self.mount.host_call(seal)? {
             return Ok(Err(refusal));
         }
         self.mount.core.cover(self.caller.session, ino);
@@ -146,8 +148,10 @@ impl Apps {
         let Some(key) = container.filter(|key| is_inside && disk.is_watched(*key)) else {
             return false;
         };
-        // The order of sessions, and losses of power before a sync, are not those of maps.
-        let may = core.nodes.is_backed(ino) && !self.has_sessions && !disk.kept.loses_power;
+        // Of a store that no msync covers nothing is promised: the next process may write what the
+        // log has over it. Nor are the order of sessions and losses of power those of maps.
+        let is_promised = !disk.is_redone(key) && !disk.kept.loses_power && !self.has_sessions;
+        let may = core.nodes.is_backed(ino) && is_promised;
         if may {
             disk.map_store(key, offset, bytes);
         }

@@ -14,7 +14,7 @@ use segue_core::nouns::{Caller, Ino, Time};
 use segue_core::refusal::Refusal;
 use segue_core::wire::Request;
 
-use crate::client::{Hearing, Mount, Ran, Stop};
+use crate::client::{Hearing, Mount, Ran};
 use crate::disk::HostDisk;
 use crate::plan::Bug;
 use crate::remote::{Asking, Errand, Whose};
@@ -28,6 +28,34 @@ const TRIES: u32 = 24;
 const LINGERING: u64 = 4;
 /// One change in so many goes before others.
 const RAISED_EVERY: u64 = 11;
+
+/// Why an operation does not go on.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) enum Stop {
+    /// It failed.
+    Refused(Refusal),
+    /// The server must answer this first.
+    Ask(Box<Asking>),
+    /// A violation.
+    Broken(Violation),
+    /// It must wait for an outcome that is on its way.
+    Later,
+}
+
+/// A result that a disk may refuse, inside of one that must never fail.
+pub(crate) type Tried<R> = Result<Result<R, Refusal>, Violation>;
+
+impl From<Refusal> for Stop {
+    fn from(refusal: Refusal) -> Stop {
+        Stop::Refused(refusal)
+    }
+}
+
+impl From<Violation> for Stop {
+    fn from(violation: Violation) -> Stop {
+        Stop::Broken(violation)
+    }
+}
 
 /// An application's thread.
 #[derive(Clone, Debug, Default)]

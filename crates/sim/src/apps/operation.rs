@@ -6,8 +6,9 @@ use segue_core::host::call::{Answer, Call, Look, NameCall, OpenCall, RenameFlag,
 use segue_core::nouns::{Attr, Dentry, Ino, Kind, Name, NewNode, SetAttr};
 use segue_core::refusal::Refusal;
 
+use super::Stop;
 use super::{Apps, Changing};
-use crate::client::{Ran, Stop};
+use crate::client::Ran;
 use crate::work::{Answered, Op, Path, bytes_of};
 
 /// One write in so many is synced, where there are sessions.

@@ -6,8 +6,9 @@ use segue_core::nouns::Ino;
 use segue_core::refusal::Refusal;
 
 use super::Apps;
+use super::Tried;
 use crate::Violation;
-use crate::client::{Hearing, Ran, Tried};
+use crate::client::{Hearing, Ran};
 use crate::work::Answered;
 
 impl Apps {

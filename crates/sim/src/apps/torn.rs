@@ -3,10 +3,12 @@
 use std::collections::BTreeSet;
 
 use segue_core::host::Host;
+use segue_core::host::action::{Action, Edit, Event};
 use segue_core::host::call::{By, Call, EditCall, What};
 use segue_core::nouns::{Caller, Ino, Kind};
 
 use super::Apps;
+use crate::client::Mount;
 use crate::disk::TornWrite;
 use crate::rng::Rng;
 use crate::{Violation, work};
@@ -48,11 +50,30 @@ impl Apps {
         let what = What::Write { offset, len, append: false };
         let by = By::Open(Caller::default());
         let edit = EditCall { ino, by, what, kills_set_ids: false };
-        let edit = mount.host_call_to_write(Call::Edit(edit))?;
+        let edit = up_to_write(mount, Call::Edit(edit))?;
         match edit.filter(|_| !dies_first) {
             Some(edit) => mount.disk.tear(&mount.core, &edit, (offset, bytes), written),
             None => Ok(None),
         }
+    }
+}
+
+/// Carries out a call up to its write, which is left to the caller. `None` if it ended before.
+fn up_to_write(mount: &mut Mount, call: Call) -> Result<Option<Edit>, Violation> {
+    let id = mount.next_id();
+    let mut event = Event::Call { id, call };
+    loop {
+        mount.core.handle(event, mount.moment());
+        let mut done = None;
+        while let Some(action) = mount.core.poll_action() {
+            match action {
+                Action::Write(_, edit) => return Ok(Some(*edit)),
+                Action::Reply(..) => return Ok(None),
+                action => done = mount.carry_out(action, &[])?.or(done),
+            }
+        }
+        let Some(done) = done else { return Ok(None) };
+        event = Event::Done { id, done };
     }
 }
 

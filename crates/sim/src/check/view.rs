@@ -8,7 +8,8 @@ use segue_core::refusal::Refusal;
 
 use super::structure::Reached;
 use crate::Violation;
-use crate::client::{Mount, POLL, Ran, Stop};
+use crate::apps::Stop;
+use crate::client::{Mount, POLL, Ran};
 use crate::server::{Server, content};
 
 /// Checks `mount`, which has nothing left to send, against what is reached on `server`.

@@ -6,8 +6,9 @@ use segue_core::host::call::{Answer, Call, FetchCall, Look, Seen};
 use segue_core::nouns::{Attr, Dentry, Ino, Name};
 use segue_core::refusal::Refusal;
 
+use super::Mount;
 use super::shell::Ran;
-use super::{Mount, Stop};
+use crate::apps::Stop;
 
 impl Mount {
     /// Looks, or stops at a question to the server. Then the operation begins anew.

@@ -4,8 +4,9 @@ use segue_core::host::call::Call;
 use segue_core::nouns::Ino;
 use segue_core::refusal::Refusal;
 
-use super::{Mount, Tried};
+use super::Mount;
 use crate::Violation;
+use crate::apps::Tried;
 use crate::plan::Bug;
 
 impl Mount {

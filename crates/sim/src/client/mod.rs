@@ -4,7 +4,7 @@
 //!   applications ─▶ Mount ─▶ Host ─▶ actions ─▶ HostDisk, SimRemote ─▶ events ─▶ Host
 //! ```
 //!
-//! A call to the server suspends the operation that asked: [`Stop::Ask`] carries the request, and
+//! A call to the server suspends the operation that asked: [`Stop::Ask`](crate::apps::Stop::Ask) carries the request, and
 //! the operation begins anew when the reply has been taken in.
 
 mod chores;
@@ -17,14 +17,13 @@ use std::time::Duration;
 
 use segue_core::host::Host;
 use segue_core::host::call::{Call, Seals};
-use segue_core::nouns::{Caller, Ino, Time};
-use segue_core::refusal::Refusal;
+use segue_core::nouns::Time;
 
 use crate::Violation;
 use crate::check::acknowledged::Acknowledged;
 use crate::disk::{HostDisk, Kept};
 use crate::plan::Bug;
-use crate::remote::{Asking, SimRemote};
+use crate::remote::SimRemote;
 use chores::Chores;
 use merges::Merging;
 pub(crate) use shell::{Hearing, Ran};
@@ -41,34 +40,6 @@ const BACKED_MIN: u64 = 1;
 const BATCH_MAX: u64 = 1000;
 /// 2026-11-21, when virtual time begins.
 pub(crate) const EPOCH_SECS: i64 = 1_795_219_200;
-
-/// Why an operation does not go on.
-#[derive(Clone, PartialEq, Debug)]
-pub(crate) enum Stop {
-    /// It failed.
-    Refused(Refusal),
-    /// The server must answer this first.
-    Ask(Box<Asking>),
-    /// A violation.
-    Broken(Violation),
-    /// It must wait for an outcome that is on its way.
-    Later,
-}
-
-/// A result that a disk may refuse, inside of one that must never fail.
-pub(crate) type Tried<R> = Result<Result<R, Refusal>, Violation>;
-
-impl From<Refusal> for Stop {
-    fn from(refusal: Refusal) -> Stop {
-        Stop::Refused(refusal)
-    }
-}
-
-impl From<Violation> for Stop {
-    fn from(violation: Violation) -> Stop {
-        Stop::Broken(violation)
-    }
-}
 
 /// A running client.
 pub(crate) struct Mount {
@@ -168,11 +139,6 @@ impl Mount {
         let mut quotas = self.core.room.wanted();
         quotas.insert(None);
         self.remote.ask_for_room(quotas, self.now);
-    }
-
-    /// Makes the writes to a file a change for the server.
-    pub(crate) fn seal(&mut self, ino: Ino, caller: Caller) -> Tried<()> {
-        Ok(self.host_call(Call::Seal { ino, caller, waits: false })?.map(drop))
     }
 
     /// Everything that was written is to be sent.

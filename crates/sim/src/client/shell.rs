@@ -3,15 +3,16 @@
 use std::time::Duration;
 
 use segue_core::host::action::{
-    Action, Await, CallId, Deliver, Done, Edit, Event, Now, Patience, Reach, Task, Undone,
+    Action, Await, CallId, Deliver, Done, Event, Now, Patience, Reach, Task, Undone,
 };
 use segue_core::host::call::{Answer, Call};
 use segue_core::host::log::{Entry, Instead};
 use segue_core::nouns::{Time, Timestamp};
 use segue_core::refusal::Refusal;
 
-use super::{EPOCH_SECS, Mount, Tried};
+use super::{EPOCH_SECS, Mount};
 use crate::Violation;
+use crate::apps::Tried;
 use crate::disk::Carried;
 use crate::remote::Asking;
 
@@ -78,7 +79,7 @@ impl Mount {
         self.run(id, Event::Call { id, call }, bytes)
     }
 
-    pub(super) fn next_id(&mut self) -> CallId {
+    pub(crate) fn next_id(&mut self) -> CallId {
         self.host_calls += 1;
         CallId(self.host_calls)
     }
@@ -165,27 +166,8 @@ impl Mount {
         self.go_on_with(*call, done).map(Some)
     }
 
-    /// Carries out a call up to its write, which is left to the caller. `None` if it ended before.
-    pub(crate) fn host_call_to_write(&mut self, call: Call) -> Result<Option<Edit>, Violation> {
-        let id = self.next_id();
-        let mut event = Event::Call { id, call };
-        loop {
-            self.core.handle(event, self.moment());
-            let mut done = None;
-            while let Some(action) = self.core.poll_action() {
-                match action {
-                    Action::Write(_, edit) => return Ok(Some(*edit)),
-                    Action::Reply(..) => return Ok(None),
-                    action => done = self.carry_out(action, &[])?.or(done),
-                }
-            }
-            let Some(done) = done else { return Ok(None) };
-            event = Event::Done { id, done };
-        }
-    }
-
     /// Carries out an action. Returns how it ended, if a call waits for that.
-    pub(super) fn carry_out(
+    pub(crate) fn carry_out(
         &mut self,
         action: Action,
         bytes: &[u8],

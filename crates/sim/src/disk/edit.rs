@@ -43,10 +43,12 @@ pub(super) fn sum(bytes: &[u8]) -> u32 {
 
 impl HostDisk {
     /// The entry of a change, which writes `bytes`. A loss of power under a log with checksums is
-    /// not simulated.
+    /// not simulated. A map may write over what has a checksum, and then that is wrong.
     fn entry_of(&self, edit: &Edit, bytes: &[u8]) -> Entry {
+        let is_watched = self.is_watched((edit.ino, edit.container));
+        let is_whole = edit.logs_bytes || self.kept.loses_power || is_watched;
         edit.entry(|| {
-            if bytes.len() < INLINE_MAX || edit.logs_bytes || self.kept.loses_power {
+            if bytes.len() < INLINE_MAX || is_whole {
                 return Payload::Inline(bytes.to_vec());
             }
             let Change::Bytes(offset) = edit.change else { return Payload::Inline(Vec::new()) };

@@ -1,6 +1,7 @@
 //! Memory maps: programs write to containers that the kernel reads, and nobody tells.
 
 use segue_core::host::Host;
+use segue_core::host::log::covered_by;
 use segue_core::nouns::{Ino, Time};
 
 use super::container::put;
@@ -19,6 +20,11 @@ impl HostDisk {
     /// True if a map may write to this container.
     pub(crate) fn is_watched(&self, key: Key) -> bool {
         self.kept.maps.contains_key(&key)
+    }
+
+    /// True if the next process would write bytes to this container that the log has.
+    pub(crate) fn is_redone(&self, key: Key) -> bool {
+        covered_by(&self.kept.log).contains_key(&key)
     }
 
     /// A map writes. It cannot make the file longer.
