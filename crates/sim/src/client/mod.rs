@@ -4,8 +4,9 @@
 //!   applications ─▶ Mount ─▶ Host ─▶ actions ─▶ HostDisk, SimRemote ─▶ events ─▶ Host
 //! ```
 //!
-//! A call to the server suspends the operation that asked: [`Stop::Ask`](crate::apps::Stop::Ask) carries the request, and
-//! the operation begins anew when the reply has been taken in.
+//! A call to the server suspends the operation that asked: the stop
+//! [`Ask`](crate::apps::Stop::Ask) carries the request, and the operation begins anew when the reply
+//! has been taken in.
 
 mod chores;
 mod looks;
