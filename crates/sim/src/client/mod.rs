@@ -4,9 +4,9 @@
 //!   applications ─▶ Mount ─▶ Host ─▶ actions ─▶ HostDisk, SimRemote ─▶ events ─▶ Host
 //! ```
 //!
-//! A call to the server suspends the operation that asked: the stop
-//! [`Ask`](crate::apps::Stop::Ask) carries the request, and the operation begins anew when the reply
-//! has been taken in.
+//! A call to the server suspends the operation that asked. The stop
+//! [`Ask`](crate::apps::Stop::Ask) carries the request. The operation begins anew when the reply has
+//! been taken in.
 
 mod chores;
 mod looks;
