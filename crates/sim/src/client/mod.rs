@@ -5,8 +5,8 @@
 //! ```
 //!
 //! A call to the server suspends the operation that asked. The stop
-//! [`Ask`](crate::apps::Stop::Ask) carries the request. The operation begins anew when the reply has
-//! been taken in.
+//! [`Ask`](crate::apps::Stop::Ask) carries the request. The operation begins anew when the reply
+//! has been taken in.
 
 mod chores;
 mod looks;
