@@ -122,7 +122,7 @@ impl Shell {
     }
 
     /// Runs `work` while the log is not locked.
-    fn unlocked<'a, R>(&'a self, log: &mut Log<'a>, work: impl FnOnce() -> R) -> R {
+    pub(super) fn unlocked<'a, R>(&'a self, log: &mut Log<'a>, work: impl FnOnce() -> R) -> R {
         let was_locked = log.take().is_some();
         let done = work();
         *log = was_locked.then(|| self.disk.log.lock());

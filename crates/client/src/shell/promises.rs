@@ -137,9 +137,13 @@ impl Shell {
         while let Some(call) = started.recv().await {
             let shell = Arc::clone(&self);
             tokio::spawn(async move {
-                let what = format!("{call:?}");
-                if let Err(refusal) = shell.call_asking(&Rpc::new(Class::Fetch), call).await {
-                    tracing::debug!("{what}: {refusal}");
+                let (what, is_seal) = (format!("{call:?}"), matches!(call, Call::SealAll(_)));
+                match shell.call_asking(&Rpc::new(Class::Fetch), call).await {
+                    Err(refusal) if is_seal => {
+                        tracing::warn!("some written data are not queued yet: {refusal}");
+                    }
+                    Err(refusal) => tracing::debug!("{what}: {refusal}"),
+                    Ok(_) => {}
                 }
             });
         }

@@ -63,6 +63,10 @@ impl Apps {
     }
 
     fn edit(&mut self, ino: Ino, by: By, what: What, bytes: &[u8]) -> Tried<()> {
+        // Or what a write leaves that fails half-way would count as a map's.
+        if let Err(refusal) = self.mount.log_maps(Some(ino))? {
+            return Ok(Err(refusal));
+        }
         let edit = EditCall { ino, by, what, kills_set_ids: false };
         let edits = self.mount.disk.edits;
         let edited = self.call_heard(Call::Edit(edit), bytes)?.map(drop);

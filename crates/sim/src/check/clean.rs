@@ -11,6 +11,10 @@ pub(crate) fn check(mount: &mut Mount, ledger: &Ledger, ino: Ino) -> Result<(), 
     // What was written to a file without a name went nowhere.
     let named = ledger.files.get(&ino).filter(|_| ledger.is_named(ino));
     let Some(state) = named else { return Ok(()) };
+    if !mount.disk.changed_maps(Some(ino)).is_empty() {
+        // This host changed it, and does not know.
+        return Ok(());
+    }
     let here = mount.disk.here(&mut mount.core, ino);
     let file = mount.core.files.get(&ino);
     if !file.is_some_and(|file| !file.is_ahead() && file.version() == state.version) {

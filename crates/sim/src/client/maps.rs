@@ -11,7 +11,7 @@ use crate::plan::Bug;
 
 impl Mount {
     /// Logs what maps wrote into the containers of this file, or of all.
-    pub(super) fn log_maps(&mut self, only: Option<Ino>) -> Tried<()> {
+    pub(crate) fn log_maps(&mut self, only: Option<Ino>) -> Tried<()> {
         if self.bug == Some(Bug::ClientForgetsMaps) {
             return Ok(Ok(()));
         }

@@ -133,7 +133,11 @@ impl Host {
     ) -> Result<Option<R>, Refusal> {
         loop {
             let look = match decide(self, Known(&call.so_far.facts)) {
-                Ok(decision) => return Ok(Some(decision)),
+                Ok(decision) => {
+                    // It may do without the fact that was asked for.
+                    call.so_far.looks.clear();
+                    return Ok(Some(decision));
+                }
                 Err(Halt::Refused(refusal)) => return Err(refusal),
                 Err(Halt::Number) => {
                     call.so_far.has_waited = true;

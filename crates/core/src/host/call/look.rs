@@ -151,6 +151,10 @@ impl Host {
         now: Now,
     ) -> Result<Option<Seen>, Refusal> {
         let mut looks = std::mem::take(&mut call.so_far.looks);
+        if looks.first().is_some_and(|first| first.look != look) {
+            // What was changed here meanwhile makes another fact the next one.
+            looks.clear();
+        }
         if looks.is_empty() {
             looks.push(Looking::new(look, now));
         }

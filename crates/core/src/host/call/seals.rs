@@ -6,6 +6,8 @@
 //!   Push ────▶ SealAll of what is below some paths ─▶ its changes go before others
 //! ```
 
+use std::time::Duration;
+
 use super::{Answer, Call, Next, Running, Step};
 use crate::host::Host;
 use crate::host::action::{Action, CallId, Done, Now, Task, Undone};
@@ -27,11 +29,16 @@ pub enum Seals {
     These(Vec<Ino>),
 }
 
+/// After so many seals, calls are let in that wait for the log.
+const SEAL_MAX: usize = 64;
+
 /// What the seals of a call came to.
 #[derive(Debug, Default)]
 pub(super) struct SealingAll {
     /// Files that are still to be sealed, once it is known which.
     to_seal: Option<Vec<Ino>>,
+    /// How many were sealed since others could append to the log.
+    sealed: usize,
     /// Those that nobody may need.
     left: Vec<Ino>,
     /// Why one could not be sealed. The others are.
@@ -58,9 +65,16 @@ impl Host {
             call.so_far.sealing_all.to_seal = Some(to_seal);
             call.so_far.sealing_all.left = left;
         }
+        if call.inner.is_none() && call.so_far.sealing_all.sealed >= SEAL_MAX {
+            call.so_far.sealing_all.sealed = 0;
+            call.step = Some(Step::Pause);
+            self.act(Action::Pause(id, Duration::ZERO));
+            return Ok(Next::Step);
+        }
         while call.inner.is_none()
             && let Some(ino) = call.so_far.sealing_all.to_seal.as_mut().and_then(Vec::pop)
         {
+            call.so_far.sealing_all.sealed += 1;
             let caller = self.sealer(ino).unwrap_or_else(Caller::nobody);
             let seal = Call::Seal { ino, caller, waits: false };
             let ended = self.begin_inner(id, call, seal, now);

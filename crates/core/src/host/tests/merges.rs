@@ -1,8 +1,8 @@
 //! Merging of what two hosts made under one name.
 
-use super::calls::{Shell, Truth, caller};
+use super::calls::{NOW, Shell, Truth, caller};
 use super::*;
-use crate::host::action::Task;
+use crate::host::action::{Action, Ask, CallId, Done, Event, Query, Task};
 use crate::host::call::Call;
 use crate::host::conflict::Duplicate;
 use crate::nouns::Dentry;
@@ -197,4 +197,41 @@ fn a_copy_that_nobody_is_told_of_wakes_the_task_that_merges() {
     assert!(shell.did.contains(&format!("{:?}", crate::host::action::Action::Wake(Task::Merge))));
     let duplicate = shell.duplicates.pop().expect("a copy");
     assert_eq!((duplicate.at, duplicate.name), (at(Ino::ROOT, "a.conflict"), name("a")));
+}
+
+/// A program wrote to the file that was being asked about. The mount ended.
+#[test]
+fn a_fact_that_is_not_needed_any_more_is_forgotten() {
+    let mut core = core();
+    let (ours, other, there) = (file(7, 4), file(8, 4), file(9, 4));
+    let mut known = beside(directory(COPY), directory(OTHER));
+    known.extend([
+        Truth::Names(COPY, vec![(name("a"), ours), (name("b"), other)]),
+        Truth::Name(at(OTHER, "a"), Ok(Some(there))),
+        Truth::Name(at(OTHER, "b"), Ok(None)),
+    ]);
+    known.extend([ours, other, there].map(Truth::Attr));
+    let mut shell = Shell::knowing(known);
+    let id = CallId(1);
+    let mut event = Event::Call { id, call: merge() };
+    let (mut is_written, mut answer) = (false, None);
+    while answer.is_none() {
+        core.handle(event, NOW);
+        let mut done = None;
+        while let Some(action) = core.poll_action() {
+            if let Action::Query(_, Query { ask: Ask::Xattrs(_), .. }) = &action
+                && !std::mem::replace(&mut is_written, true)
+            {
+                core.load(ours.ino, None);
+                write(&mut core, ours.ino.0, 0..4);
+            }
+            match action {
+                Action::Reply(_, result) => answer = Some(result),
+                Action::Await(..) => answer = Some(Err(Refusal::Unreachable)),
+                action => done = shell.carry_out(action).or(done),
+            }
+        }
+        event = Event::Done { id, done: done.unwrap_or(Ok(Done::Carried)) };
+    }
+    assert!(is_written, "the files were compared");
 }

@@ -113,3 +113,18 @@ fn written_files_are_sealed_when_their_time_is_over() {
     };
     assert_eq!([10, 20, 4000, 4001, 4005].map(&mut begins), [0, 0, 1, 0, 1]);
 }
+
+/// A writer would wait until thousands of files are sealed.
+#[test]
+fn others_may_append_between_many_seals() {
+    let mut core = core();
+    for ino in 100..250 {
+        let node = Node { attr: attr(ino, Kind::File, 3), target: None };
+        core.tree.install_node(node, Time::default());
+        write(&mut core, ino, 0..10);
+    }
+    core.reserve_seqs(1000);
+    let mut shell = Shell::new();
+    shell.call(&mut core, Call::SealAll(Seals::All)).unwrap();
+    assert_eq!((sealed(&core).len(), shell.sent), (150, vec![0, 0]));
+}
