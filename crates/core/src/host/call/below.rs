@@ -29,7 +29,7 @@ fn is_below_one(tops: &[Vec<u8>], path: &[u8]) -> bool {
 }
 
 impl Host {
-    /// The changes that wait and touch what is at or below these paths.
+    /// The waiting changes of inodes and names at or below these paths.
     pub fn changes_below(&self, tops: &[Vec<u8>]) -> BTreeSet<u64> {
         let is_in = |ino: Ino| is_below_one(tops, &self.tree.path_bytes(ino));
         let is_meant = |logged: &&Logged| logged.change.inodes().into_iter().any(is_in);

@@ -17,9 +17,9 @@ use crate::refusal::Refusal;
 /// How a handle is opened, of a file that [may be opened](super::OpenCall).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OpenHandle {
-    /// What the kernel calls the file.
+    /// The kernel's number of the file.
     pub node: u64,
-    /// Who opens it.
+    /// The process that opens it.
     pub caller: Caller,
     /// To be written.
     pub writable: bool,
@@ -47,7 +47,7 @@ pub struct Backing {
     pub ino: Ino,
     /// The container.
     pub container: ContainerId,
-    /// The size of the file: what the kernel may read.
+    /// The size of the file, up to which the kernel may read.
     pub size: u64,
 }
 
@@ -76,13 +76,13 @@ impl Host {
         let open = open.clone();
         let ino = Nodes::ino(open.node);
         // First: what is open stays here, in memory and on the disk.
-        if !std::mem::replace(&mut call.so_far.handling.is_counted, true) {
+        if !call.so_far.handling.is_counted {
             if open.writable && self.is_closed_for_good(ino) {
-                call.so_far.handling.is_counted = false;
-                // What is written would be nobody's. The kernel looks the name up again.
+                // Its writes would reach no file. The kernel looks the name up again.
                 return Err(Refusal::Stale);
             }
             self.opened(ino);
+            call.so_far.handling.is_counted = true;
         }
         if self.loads(id, call, ino) {
             return Ok(Next::Step);
@@ -117,8 +117,8 @@ impl Host {
         Ok(Next::Reply(Answer { ino: Some(ino), handle, ..Answer::default() }))
     }
 
-    /// Decides how a descriptor reads its file. The kernel looks the name of one up again that it
-    /// was told to call something else.
+    /// Decides how a descriptor reads its file. If the file has another number for the kernel by
+    /// now, the kernel looks the name up again.
     fn open_node(&mut self, open: &OpenHandle) -> Result<Way, Refusal> {
         let ino = Nodes::ino(open.node);
         let whole = open.only_reads && self.settings.backs && self.is_worth_backing(ino);
@@ -126,7 +126,7 @@ impl Host {
         self.nodes.open(open.node, ask).map_err(|_| Refusal::Stale)
     }
 
-    /// What the kernel is to read from now on, if nobody had the file open.
+    /// The container that the kernel reads from now on, if no handle of the file was open.
     fn first_backing(&mut self, ino: Ino, way: Way) -> Option<Backing> {
         let is_first = way == Way::Backed && self.nodes.is_first(ino);
         let (container, size) = (self.container(ino)?, self.tree.peek(ino)?.size);
@@ -141,7 +141,7 @@ impl Host {
         }
     }
 
-    /// The shell watches what maps write.
+    /// The shell watches the writes of maps.
     pub(super) fn watched(call: &mut Running) {
         call.so_far.handling.is_watched = true;
     }
@@ -192,33 +192,40 @@ impl Host {
             }
         }
         let Some(file) = call.so_far.handling.closing.clone() else { return Err(Refusal::Io) };
-        if call.inner.is_some() || call.so_far.inner_failed.is_some() {
-            let ended = self.go_on_inner(id, call, now).map(drop);
-            // The server has to release by itself what this host could not.
-            if !call.so_far.handling.is_sealed {
-                call.so_far.handling.failed = ended.err();
-            }
-        } else if !call.so_far.handling.is_sealed {
-            self.close_node(file.ino, file.way);
-            let seal = Call::SealAtClose { ino: file.ino, caller: file.caller.clone() };
-            let ended = self.begin_inner(id, call, seal, now).map(drop);
-            call.so_far.handling.failed = ended.err();
-        }
-        if call.inner.is_some() {
-            return Ok(Next::Step);
-        }
-        if !std::mem::replace(&mut call.so_far.handling.is_sealed, true)
-            && self.closed(file.ino)
-            && self.is_to_release(file.ino)
-        {
-            drop(self.begin_inner(id, call, release(file.ino, &file.caller), now));
+        if call.so_far.handling.is_sealed {
+            // A release that fails here is the server's: it releases files of silent clients.
+            drop(self.go_on_inner(id, call, now));
+        } else {
+            let ended = self.seal_closed(id, call, &file, now);
             if call.inner.is_some() {
                 return Ok(Next::Step);
             }
+            call.so_far.handling.is_sealed = true;
+            call.so_far.handling.failed = ended.err();
+            if self.closed(file.ino) && self.is_to_release(file.ino) {
+                drop(self.begin_inner(id, call, release(file.ino, &file.caller), now));
+            }
         }
-        match call.so_far.handling.failed {
-            None => Ok(Next::Reply(Answer::default())),
-            Some(refusal) => Err(refusal),
+        match (call.inner.is_some(), call.so_far.handling.failed) {
+            (true, _) => Ok(Next::Step),
+            (false, Some(refusal)) => Err(refusal),
+            (false, None) => Ok(Next::Reply(Answer::default())),
         }
+    }
+
+    /// Seals the data of a handle that is being closed.
+    fn seal_closed(
+        &mut self,
+        id: CallId,
+        call: &mut Running,
+        file: &OpenFile,
+        now: Now,
+    ) -> Result<(), Refusal> {
+        if call.has_inner() {
+            return self.go_on_inner(id, call, now).map(drop);
+        }
+        self.close_node(file.ino, file.way);
+        let seal = Call::SealAtClose { ino: file.ino, caller: file.caller.clone() };
+        self.begin_inner(id, call, seal, now).map(drop)
     }
 }

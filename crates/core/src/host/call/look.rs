@@ -152,7 +152,7 @@ impl Host {
     ) -> Result<Option<Seen>, Refusal> {
         let mut looks = std::mem::take(&mut call.so_far.looks);
         if looks.first().is_some_and(|first| first.look != look) {
-            // What was changed here meanwhile makes another fact the next one.
+            // A change made here meanwhile makes another fact the next one.
             looks.clear();
         }
         if looks.is_empty() {

@@ -91,7 +91,7 @@ impl Host {
         let Call::Merge(duplicate) = &call.call else { return Err(Refusal::Invalid) };
         let duplicate = duplicate.clone();
         let by = Caller { pid: 0, process_group: 0, session: 0, ..duplicate.by.clone() };
-        if call.inner.is_some() || call.so_far.inner_failed.is_some() {
+        if call.has_inner() {
             let ended = self.go_on_inner(id, call, now);
             if call.inner.is_some() {
                 return Ok(Next::Step);

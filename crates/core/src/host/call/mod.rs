@@ -144,7 +144,7 @@ pub enum Call {
     TakeBack(Ended),
     /// A file that is open here has changed: its attributes are asked for until they are promised.
     Follow(Ino),
-    /// There is another connection, which begins with `commit` of `epoch`. What was promised over
+    /// There is another connection, which begins with `commit` of `epoch`. The promises made over
     /// the last one is to count over it.
     Resume {
         /// Of the volume.
@@ -299,6 +299,11 @@ pub(in crate::host) struct Running {
 impl Running {
     fn new(call: Call) -> Running {
         Running { call, step: None, inner: None, so_far: SoFar::default() }
+    }
+
+    /// True if a part of it is under way, or has failed and it does not know of that.
+    fn has_inner(&self) -> bool {
+        self.inner.is_some() || self.so_far.inner_failed.is_some()
     }
 
     /// True if an action is under way.

@@ -65,7 +65,7 @@ impl Host {
                 call.so_far.opening.part = Part::LookAnew;
             }
         }
-        let was_inside = call.inner.is_some() || call.so_far.inner_failed.is_some();
+        let was_inside = call.has_inner();
         if was_inside {
             let ended = self.go_on_inner(id, call, now);
             if call.inner.is_some() {

@@ -3,7 +3,7 @@
 //! ```text
 //!   a break, another session, a sleep ─▶ TakeBack: host and kernel forget promised state
 //!                                           └▶ Follow: open files are asked for again
-//!   another connection ─▶ Resume: the promises of the last one, but for what changed since
+//!   another connection ─▶ Resume: the promises of the last one, but for changed inodes
 //!   time ─▶ Renew: the lease          ─▶ KeepRemoved: open files that others removed
 //! ```
 
@@ -66,7 +66,7 @@ impl Host {
         [released, renewed].into_iter().flatten().fold(next, Time::min)
     }
 
-    /// Begins what is due.
+    /// Begins the calls that are due.
     pub(super) fn time_came(&mut self, now: Now) {
         if self.queue.next_release().is_some_and(|at| at <= now.time) {
             self.queue.release(now.time);
@@ -191,8 +191,7 @@ impl Host {
         ino: Ino,
         now: Now,
     ) -> Result<Next, Refusal> {
-        let was_asked = call.inner.is_some() || call.so_far.inner_failed.is_some();
-        let answer = match was_asked {
+        let answer = match call.has_inner() {
             true => self.go_on_inner(id, call, now)?,
             false => self.begin_inner(id, call, Call::Look(Look::AttrAnew(ino)), now)?,
         };

@@ -256,7 +256,7 @@ impl Host {
                 }
             }
             (Step::Number, Ok(Done::Number(ino))) => call.so_far.facts.number = Some(ino),
-            // What a map wrote and cannot be logged is kept for the user.
+            // Writes of a map that cannot be logged are kept for the user.
             (Step::Follow, _) => self.follow_moved(),
             (Step::LogMaps, done) => Host::maps_logged(call, done),
             (Step::Keep, Ok(Done::Carried)) => {}

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   SealAll ─▶ LogMaps ─▶ Seal of each file
-//!   Push ────▶ SealAll of what is below some paths ─▶ its changes go before others
+//!   Push ────▶ SealAll of the files below some paths ─▶ its changes go before others
 //! ```
 
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub enum Seals {
 /// After so many seals, calls are let in that wait for the log.
 const SEAL_MAX: usize = 64;
 
-/// What the seals of a call came to.
+/// The results of the seals of a call.
 #[derive(Debug, Default)]
 pub(super) struct SealingAll {
     /// Files that are still to be sealed, once it is known which.
@@ -109,7 +109,7 @@ impl Host {
         (to_seal, left)
     }
 
-    /// Has what was changed below some paths go before other changes.
+    /// Has the changes below some paths go before other changes.
     pub(super) fn attempt_push(
         &mut self,
         id: CallId,
@@ -118,19 +118,19 @@ impl Host {
     ) -> Result<Next, Refusal> {
         let Call::Push(tops) = &call.call else { return Err(Refusal::Invalid) };
         let tops = tops.clone();
-        let sealed = match call.inner.is_some() || call.so_far.inner_failed.is_some() {
+        let sealed = match call.has_inner() {
             true => self.go_on_inner(id, call, now),
             false => self.begin_inner(id, call, Call::SealAll(Seals::Below(tops.clone())), now),
         };
         if call.inner.is_some() {
             return Ok(Next::Step);
         }
-        // What could not be sealed is sealed later. What is in the queue goes all the same.
+        // Data that could not be sealed are sealed later. The queued changes go all the same.
         drop(sealed);
         let seqs = self.changes_below(&tops);
         let new = self.push(&seqs);
         let pushed = self.queue.among(&new.union(&seqs).copied().collect());
-        // What waits for company goes now.
+        // Changes that wait for company go now.
         self.queue.release_all();
         self.wake(Task::Drain);
         self.wake(Task::Upload);

@@ -71,7 +71,7 @@ impl Host {
         call: &mut Running,
         now: Now,
     ) -> Result<Next, Refusal> {
-        if call.inner.is_some() || call.so_far.inner_failed.is_some() {
+        if call.has_inner() {
             let ended = self.go_on_inner(id, call, now);
             if call.inner.is_some() {
                 return Ok(Next::Step);
