@@ -1,4 +1,4 @@
-//! What a mount counts.
+//! Counters of a mount.
 
 use std::time::Duration;
 

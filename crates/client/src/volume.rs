@@ -1,4 +1,4 @@
-//! What a mount is of, and how it was asked for.
+//! The volume of a mount, and its options.
 
 use std::path::PathBuf;
 
@@ -6,7 +6,7 @@ use segue_core::host::call::Owner;
 
 use crate::options::MountOptions;
 
-/// What is mounted, where, how and by whom.
+/// The mounted volume: its address, its place and its options.
 #[derive(Debug)]
 pub(crate) struct Volume {
     pub(crate) url: String,

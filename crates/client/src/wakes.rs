@@ -1,4 +1,4 @@
-//! What wakes the tasks of a mount.
+//! Signals that wake the tasks of a mount.
 
 use std::sync::Mutex;
 
@@ -10,7 +10,7 @@ use tokio::sync::{Notify, mpsc, watch};
 
 use crate::rank::lock;
 
-/// Each wakes who waits for it.
+/// Each wakes its waiters.
 #[derive(Debug)]
 pub(crate) struct Wakes {
     pub(crate) lanes: Lanes,
@@ -44,7 +44,7 @@ impl Wakes {
         }
     }
 
-    /// Wakes who does what the host has for them.
+    /// Wakes the task that the host has work for.
     pub(crate) fn wake(&self, task: Task) {
         match task {
             Task::Drain => self.lanes.wake(),

@@ -349,7 +349,7 @@ fn a_client_that_does_not_look_at_maps_is_found() {
     assert_found_in(Bug::ClientForgetsMaps, 183..184, "reads Ok(");
 }
 
-/// A kernel went on to read what the server had no more, after its data were put back.
+/// A kernel went on to read a version that the server had no more, after it was put back.
 #[test]
 fn a_client_whose_kernel_reads_another_version_is_found() {
     assert_found(Bug::ClientKeepsBacking, 30, "of which not all is there");

@@ -11,7 +11,7 @@ use crate::replies::{AnyPath, PushReply};
 /// Has what was changed below these paths go first; how many changes that are with those that
 /// they follow, and how many bytes of data these have.
 pub(crate) fn push(mount: &Mount, paths: &[AnyPath]) -> PushReply {
-    // It asks for nothing, and what it could not seal is sealed later.
+    // It asks for nothing. Data that it could not seal are sealed later.
     let pushed = mount.shell.call(Call::Push(tops(paths))).unwrap_or_default();
     let (records, bytes) = pushed.answer.pushed;
     // Calls of what is on its way already.

@@ -1,4 +1,4 @@
-//! Which operations had to wait, and what for.
+//! Operations that had to wait, and the causes.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! The host's disk: the files of the cache directory, and what the host's actions do to them.
+//! The host's disk: the files of the cache directory, and the host's actions on them.
 
 pub(crate) mod basis;
 pub(crate) mod beside;
@@ -30,7 +30,7 @@ use crate::volume::Volume;
 pub(crate) use edit::Log;
 pub(crate) use park::{Parking, RefusedChanges};
 
-/// What this host keeps of a volume.
+/// The state of a volume on this host's disk.
 pub(crate) struct CacheDisk {
     pub(crate) host: Arc<SharedHost>,
     pub(crate) volume: Arc<Volume>,
@@ -53,7 +53,7 @@ pub(crate) struct CacheDisk {
     pub(crate) bases: Kept,
 }
 
-/// What is kept until a user has dealt with it.
+/// Files that are kept until a user has dealt with them.
 pub(crate) struct ForUser {
     pub(crate) refused: RefusedChanges,
     pub(crate) conflicts: Mutex<conflicts::Conflicts>,

@@ -1,4 +1,4 @@
-//! Durability: the log, what it speaks of, and writing it anew.
+//! Durability of the log and of the bytes that it names; rewriting of the log.
 
 use std::io;
 use std::sync::Arc;

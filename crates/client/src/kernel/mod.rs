@@ -1,4 +1,4 @@
-//! What the kernel was told and reads by itself, and taking that back.
+//! The kernel's view of the mount: its caches, and the containers that it reads by itself.
 
 pub(crate) mod cache;
 pub(crate) mod through;

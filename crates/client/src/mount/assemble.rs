@@ -1,4 +1,4 @@
-//! The rooms of a mount, made of what lies in its cache directory.
+//! The rooms of a mount, made from its cache directory.
 
 use std::collections::BTreeMap;
 use std::io;

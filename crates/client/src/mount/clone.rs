@@ -16,7 +16,7 @@ impl Mount {
     /// Copies from one open file to another, and returns how many bytes.
     pub(crate) async fn copy(&self, from: u64, to: u64, asked: Copied) -> Result<u64, Refusal> {
         let (from, to) = (self.handle(from)?, self.handle(to)?);
-        // What is read from a container that was left behind is not what the server has.
+        // A container that was left behind has another version than the server.
         let is_behind = self.kernel.left_with(&from).is_some();
         if !to.writable || is_behind || self.remote.is_offline() {
             return Err(Refusal::NotSupported);

@@ -5,7 +5,7 @@
 //!   FUSE ──▶ mount ──▶ shell ──▶ host (mutex) ──▶ answer
 //!                        │
 //!                        ├──▶ disk: log, containers, index
-//!                        ├──▶ kernel: what it was told
+//!                        ├──▶ kernel: its caches
 //!                        └──▶ net: fetches; write-back delivers batches
 //! ```
 //!

@@ -1,4 +1,4 @@
-//! Calls that need data, and what they wait for.
+//! Calls that need data, and their waits.
 
 use std::ops::Range;
 use std::sync::Arc;

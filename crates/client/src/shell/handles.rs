@@ -1,4 +1,4 @@
-//! Handles of files, and what the kernel reads by itself meanwhile.
+//! Handles of files, and the containers that the kernel reads by itself meanwhile.
 
 use segue_core::host::action::Event;
 use segue_core::host::cache::{Nodes, Way};

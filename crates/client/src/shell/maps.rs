@@ -1,4 +1,5 @@
-//! What memory maps wrote into containers past this process, logged as writes of programs are.
+//! Writes of memory maps into containers, which pass by this process. They are logged as writes
+//! of programs are.
 
 use std::sync::Arc;
 

@@ -63,7 +63,7 @@ pub(crate) struct Shell {
 /// The answer to a call.
 #[derive(Debug, Default)]
 pub(crate) struct Changed {
-    /// What the host answers.
+    /// The host's answer.
     pub(crate) answer: Answer,
     /// The change of names that was logged.
     pub(crate) made: Option<Box<Record>>,
@@ -106,14 +106,14 @@ pub(crate) struct Running<'a> {
     /// It sends a batch.
     sends: bool,
     made: Option<Box<Record>>,
-    /// It opens a handle, and the lock of what the kernel reads is held meanwhile.
+    /// It opens a handle, and the lock of the kernel's containers is held meanwhile.
     pub(crate) opening: Option<OpeningHandle>,
     /// Fates of changes that the call may still have to keep.
     pub(crate) held: Vec<Parking<'a>>,
     is_over: bool,
 }
 
-/// What becomes of containers that the kernel reads, when a handle is open.
+/// Changes of the containers that the kernel reads, made once a handle is open.
 #[derive(Default)]
 pub(crate) struct OpeningHandle {
     /// The kernel reads this one now.

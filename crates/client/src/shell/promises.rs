@@ -26,7 +26,7 @@ const RESUME_PATIENCE: Duration = Duration::from_secs(10);
 /// Where the calls of the server go, from whichever connection.
 pub(crate) type Heard = mpsc::Sender<Incoming>;
 
-/// The way from the connections to [`Mount::hear_breaks`].
+/// The way from the connections to [`Shell::hear_breaks`].
 pub(crate) fn channel() -> (Heard, mpsc::Receiver<Incoming>) {
     mpsc::channel(WAITING)
 }
@@ -41,7 +41,7 @@ pub(crate) async fn listen(calls: Calls, heard: Heard) {
 }
 
 impl Shell {
-    /// Hears what changed, for as long as the shell lives.
+    /// Answers the breaks of the server, for as long as the shell lives.
     pub(crate) async fn hear_breaks(self: Arc<Self>, mut heard: mpsc::Receiver<Incoming>) {
         let (to_heal, asked) = mpsc::channel(HEALS);
         tokio::spawn(Arc::clone(&self).answer_heals(asked));

@@ -134,7 +134,7 @@ pub enum Action {
     Query(CallId, Query),
     /// Take a number for a new inode: [`Done::Number`]. The server may have to grant more of them.
     Number(CallId),
-    /// The server has other data of files than this host. Log what memory maps wrote to their
+    /// The server has other data of files than this host. Log the writes of memory maps to their
     /// containers, which are about to be others: with a call [`Mapped`](super::call::Call::Mapped)
     /// for each. Those of this file, or of all.
     LogMaps(CallId, Option<Ino>),

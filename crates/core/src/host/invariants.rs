@@ -1,5 +1,5 @@
-//! What holds between events, whatever happened. The simulator checks it after each step, and a
-//! mount with debug assertions once a second. What is cheap is checked where it changes, always.
+//! Invariants that hold between events. The simulator checks it after each step, and a
+//! mount with debug assertions once a second. Cheap ones are always checked, where they change.
 
 use std::collections::BTreeMap;
 

@@ -55,7 +55,7 @@ pub struct Host {
     pub settings: Settings,
     /// Open files.
     pub handles: Handles,
-    /// What the kernel calls them, and reads by itself.
+    /// The kernel's numbers of them, and the files that it reads by itself.
     pub nodes: Nodes,
     /// Calls that wait for outcomes.
     pub(in crate::host) waiters: Waiters,

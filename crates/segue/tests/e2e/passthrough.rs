@@ -292,7 +292,7 @@ fn what_a_map_writes_is_stored() {
     assert_eq!(hash(&two.here("file")), hash_of(&bytes));
 }
 
-/// What a map writes into a file that was removed goes nowhere, and is seen by who has it open. The
+/// The writes of a map into a removed file go to no server. Open handles read them. The
 /// mount appended it to its log without end.
 #[test]
 fn what_a_map_writes_into_a_removed_file_is_logged_once() {

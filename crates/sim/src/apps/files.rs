@@ -63,7 +63,7 @@ impl Apps {
     }
 
     fn edit(&mut self, ino: Ino, by: By, what: What, bytes: &[u8]) -> Tried<()> {
-        // Or what a write leaves that fails half-way would count as a map's.
+        // Otherwise the remains of a write that fails half-way would count as a map's.
         if let Err(refusal) = self.mount.log_maps(Some(ino))? {
             return Ok(Err(refusal));
         }

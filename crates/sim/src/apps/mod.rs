@@ -77,7 +77,7 @@ struct Thread {
 #[derive(Clone, Debug)]
 pub(crate) struct Open {
     pub(crate) ino: Ino,
-    /// Who opened it. A close is theirs, whoever calls it.
+    /// The process that opened it. A close counts as its own, from any process.
     by: Caller,
     /// The number of its handle.
     handle: u64,

@@ -219,7 +219,7 @@ impl Acknowledged {
             Change::Data(data) => self.writers(data.ino),
             Change::Record(_) => BTreeSet::from([self.actor.0]),
         };
-        // A chore seals in the name of who has the file open, or closed it.
+        // A chore seals in the name of the process that has the file open, or closed it.
         let group = match (&logged.change, self.actor.1) {
             (Change::Data(_), 0) => logged.caller.process_group,
             (_, group) => group,

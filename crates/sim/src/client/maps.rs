@@ -1,4 +1,4 @@
-//! What memory maps wrote, logged as a mount logs it.
+//! Writes of memory maps, logged as a mount logs them.
 
 use segue_core::host::call::Call;
 use segue_core::nouns::Ino;
@@ -10,7 +10,7 @@ use crate::apps::Tried;
 use crate::plan::Bug;
 
 impl Mount {
-    /// Logs what maps wrote into the containers of this file, or of all.
+    /// Logs the writes of maps into the containers of this file, or of all.
     pub(crate) fn log_maps(&mut self, only: Option<Ino>) -> Tried<()> {
         if self.bug == Some(Bug::ClientForgetsMaps) {
             return Ok(Ok(()));

@@ -118,7 +118,7 @@ impl Mount {
 
     /// The chores that the real client does every few seconds.
     pub(crate) fn tick(&mut self) -> Result<(), Violation> {
-        // What cannot be logged now is logged the next time.
+        // Writes that cannot be logged now are logged the next time.
         self.log_maps(None)?.ok();
         self.core.shrink(self.now);
         self.time_comes()?;

@@ -1,4 +1,4 @@
-//! What a process that dies leaves behind on a disk, and what a loss of power leaves of that.
+//! The disk that a process leaves when it dies, and the part of it that survives a loss of power.
 //!
 //! ```text
 //!   log         its first entries: at least those that were synced

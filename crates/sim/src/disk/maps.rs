@@ -55,7 +55,7 @@ impl HostDisk {
         self.acknowledged.wrote(key.0, 0, &bytes, size);
     }
 
-    /// No map is left. What the maps wrote is logged.
+    /// No map is left. The writes of the maps are logged.
     pub(crate) fn all_unmapped(&mut self, core: &mut Host) {
         for (ino, container) in std::mem::take(&mut self.kept.maps).into_keys() {
             if let Some(file) =

@@ -1,4 +1,4 @@
-//! The index follows what is known, and the log is rewritten in less.
+//! The index follows the host's state, and the log is rewritten without that.
 
 use std::collections::BTreeSet;
 

@@ -27,7 +27,7 @@ use chunks::SentChunks;
 use door::SimDoor;
 use session::SimSession;
 
-/// The owner of a call of the host, who goes on with it when the answer is there.
+/// The owner of a call of the host: it goes on with the call when the answer is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Whose {
     /// An application's thread.

@@ -267,7 +267,7 @@ impl Queue {
             held.retain(|seq| !self.order.raised().contains(seq));
         }
         let new: BTreeSet<u64> = self.raised().difference(&before).copied().collect();
-        // What cancelled out has a place in the order, and no stage.
+        // A change that cancelled out has a place in the order, and no stage.
         let is_late = |seq: &&u64| {
             let stage = self.stage(**seq);
             stage.is_some_and(|stage| stage != Stage::Waits || uploading.contains(*seq))

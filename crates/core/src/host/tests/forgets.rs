@@ -54,7 +54,7 @@ fn what_is_ahead_of_the_server_stays() {
     assert_eq!((shell.did.len(), is_valid(&core)), (2, true));
 }
 
-/// Who opened the file next was told to read the version that the server has no more.
+/// The next open was told to read the version that the server has no more.
 #[test]
 fn a_kernel_that_reads_what_the_server_has_no_more_is_left_with_it() {
     let (mut core, forget) = knowing();

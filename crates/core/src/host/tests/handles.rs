@@ -1,4 +1,4 @@
-//! Handles: the way in which the kernel reads a file, and what a close does.
+//! Handles: the way in which the kernel reads a file, and their closes.
 
 use super::calls::{NOW, Shell, caller, write_call};
 use super::*;

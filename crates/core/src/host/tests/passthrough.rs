@@ -81,7 +81,7 @@ fn what_a_map_may_change_is_not_evicted_but_can_be_given_up() {
     assert!(!core.files[&Ino(7)].is_mapped() && core.container(Ino(7)) != Some(container));
 }
 
-/// Who has it open goes on to read the old version, and who looks it up finds the new one.
+/// Open handles go on to read the old version, and lookups find the new one.
 #[test]
 fn a_file_that_the_kernel_reads_gets_another_number_with_other_data() {
     let mut core = core();

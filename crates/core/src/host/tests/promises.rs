@@ -180,7 +180,7 @@ fn what_others_removed_is_asked_for_while_it_is_open_and_the_server_answers() {
     assert!(is_over(&call(&mut host, 2, keep, silent)));
 }
 
-/// The kernel would use what it was told for as long as it was told.
+/// The kernel would use its cached answers until their lifetimes end.
 #[test]
 fn a_session_that_ends_takes_back_what_may_count_still() {
     let mut host = promised();

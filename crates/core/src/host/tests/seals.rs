@@ -62,7 +62,7 @@ fn one_that_cannot_be_sealed_fails_the_call_and_no_other() {
     assert_eq!(core.unsealed(), [Ino(8)]);
 }
 
-/// What a map wrote would not be in the seal.
+/// The writes of a map would not be in the seal.
 #[test]
 fn maps_are_logged_before_a_seal_and_a_map_that_cannot_be_is_told() {
     let mut core = written();

@@ -273,7 +273,7 @@ fn what_is_being_amended_goes_in_no_batch_with_what_it_follows() {
     assert_eq!(seqs(queue.batch(9, 999)), [1, 2, 3]);
 }
 
-/// Whoever sent anything went before other classes for as long as the process lived.
+/// All later batches went before other classes for as long as the process lived.
 #[test]
 fn what_cancelled_out_is_not_on_its_way_when_it_is_pushed() {
     let mut queue = plain([create("a", 5), data(5), chmod(3, 5).change]);
