@@ -248,6 +248,7 @@ impl Server {
             }
         }
         namespace::raise_floor(&mut txn, client, INCARNATION, apply.acked_below)?;
+        self.ledger.acked(client, apply.acked_below);
         for (stamped, outcome) in apply.records.iter().zip(&outcomes) {
             let op = OpId { client, incarnation: INCARNATION, seq: stamped.seq };
             self.ledger.answered(op, &digest(stamped)?, outcome)?;

@@ -46,6 +46,8 @@ pub(crate) struct Ledger {
     dropped: BTreeSet<(ClientId, Ino)>,
     /// What else went, by which record.
     removed_by: BTreeMap<Ino, OpId>,
+    /// Before which of its records a host knows all outcomes, which the server may forget.
+    acked_below: BTreeMap<ClientId, u64>,
     /// Changes that are what a loss of power left.
     pub(super) left: BTreeSet<(ClientId, u64)>,
     /// Every inode that was ever made.
@@ -75,6 +77,7 @@ impl Ledger {
             copies: BTreeMap::new(),
             dropped: BTreeSet::new(),
             removed_by: BTreeMap::new(),
+            acked_below: BTreeMap::new(),
             left: BTreeSet::new(),
             seen: BTreeSet::new(),
             chunks: BTreeMap::new(),
@@ -85,6 +88,12 @@ impl Ledger {
     /// Changes that are what a loss of power left of what `client` had written.
     pub(crate) fn left(&mut self, client: ClientId, seqs: &BTreeSet<u64>) {
         self.left.extend(seqs.iter().map(|seq| (client, *seq)));
+    }
+
+    /// `client` knows the outcomes of all its records before this one.
+    pub(crate) fn acked(&mut self, client: ClientId, below: u64) {
+        let known = self.acked_below.entry(client).or_default();
+        *known = below.max(*known);
     }
 
     /// A record was applied with `result`, and wrote `written`.
@@ -357,7 +366,8 @@ impl Ledger {
                 let is_named = self.is_named(store.ino);
                 let original = self.files.get(&store.ino).filter(|_| is_named);
                 // What the other one of two copies did is of this client, and of another host.
-                let is_own = self.is_outdated(op, store) && !self.lives.may_be_two();
+                let is_own =
+                    self.is_outdated(op, store, |by| self.is_kept(by)) && !self.lives.may_be_two();
                 if is_own || original.is_some_and(|file| is_base(file, op, store.base)) {
                     return Err(Violation("a conflict with nobody".into()));
                 }
@@ -372,7 +382,7 @@ impl Ledger {
     /// has forgotten what it did later.
     fn check_left_out(&self, op: OpId, store: &Store) -> Result<(), Violation> {
         let is_dropped = self.dropped.contains(&(op.client, store.ino));
-        match is_dropped || self.is_outdated(op, store) {
+        match is_dropped || self.is_outdated(op, store, |_| true) {
             true => Ok(()),
             false => Err(Violation("was left out".into())),
         }
@@ -385,24 +395,44 @@ impl Ledger {
             || self.lives.nameless.contains(&ino)
     }
 
-    /// True if the host of `op`, a store, has changed the file later, or removed it.
-    fn is_outdated(&self, op: OpId, store: &Store) -> bool {
-        let ino = store.ino;
-        let made_on = self.left.contains(&(op.client, op.seq)).then_some(store.base);
-        let first = match made_on {
+    /// True if the host of `op`, a store, has changed the file later, or removed it by a record of
+    /// which it is `known` that it is.
+    fn is_outdated(&self, op: OpId, store: &Store, known: impl Fn(&OpId) -> bool) -> bool {
+        let made_after = self.made_after(op, store);
+        let is_later = |by: &OpId| by.client == op.client && by.seq > made_after;
+        let removed_by = self.removed_by.get(&store.ino).filter(|by| known(by));
+        self.is_rewritten(op, store, is_later) || removed_by.is_some_and(is_later)
+    }
+
+    /// True if the server may not have forgotten the outcome of `op`.
+    fn is_kept(&self, op: &OpId) -> bool {
+        self.acked_below.get(&op.client).is_none_or(|below| op.seq >= *below)
+    }
+
+    /// The last record of its host that `op`, a store, follows.
+    fn made_after(&self, op: OpId, store: &Store) -> u64 {
+        match self.base_left(op, store) {
             None => op.seq,
             Some(Base::Result(seq)) => seq,
             Some(Base::Version(_)) => 0,
-        };
-        let is_later = |by: &OpId| by.client == op.client && by.seq > first;
-        let is_newer = |file: &FileState| match made_on {
+        }
+    }
+
+    /// What `op`, a store, was made from, if it is what a loss of power left.
+    fn base_left(&self, op: OpId, store: &Store) -> Option<Base> {
+        self.left.contains(&(op.client, op.seq)).then_some(store.base)
+    }
+
+    /// True if a record that `is_later` made what the file has, or its copy.
+    fn is_rewritten(&self, op: OpId, store: &Store, is_later: impl Fn(&OpId) -> bool) -> bool {
+        let is_newer = |file: &FileState| match self.base_left(op, store) {
             Some(Base::Version(version)) if file.version <= version => false,
-            _ => file.made_by.iter().any(is_later),
+            _ => file.made_by.iter().any(&is_later),
         };
-        let copy = self.copies.get(&(op.client, ino));
-        let named = [Some(&ino), copy].into_iter().flatten().filter(|ino| self.is_named(**ino));
+        let copy = self.copies.get(&(op.client, store.ino));
+        let files = [Some(&store.ino), copy].into_iter().flatten();
+        let named = files.filter(|ino| self.is_named(**ino));
         named.filter_map(|ino| self.files.get(ino)).any(is_newer)
-            || self.removed_by.get(&ino).is_some_and(is_later)
     }
 
     /// A copy is of that version, or there is none. Either way an empty file that nobody else

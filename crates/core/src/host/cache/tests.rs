@@ -204,6 +204,41 @@ fn a_removed_file_that_an_outcome_finds_under_a_name_is_shown() {
     assert_eq!(meaning, Some(Ino(7)));
 }
 
+/// Its server was put back. Its host had written to it through a handle, so that it has a change.
+#[test]
+fn a_removed_file_that_has_a_name_again_is_shown_though_it_has_changes() {
+    let mut tree = Tree::new(100);
+    let root = attr(1, Kind::Directory, 1);
+    let file = |change| Node { attr: attr(7, Kind::File, change), target: None };
+    tree.install_name(root, name("f"), Some(file(9)), at(0));
+    tree.mark_orphan(Ino(7));
+    tree.mark(Ino(7));
+    tree.forget_lost(&crate::wire::History { epoch: 1, lives: vec![(1, 5)] });
+    tree.install_name(root, name("f"), Some(file(2)), at(2));
+    let meaning = tree.name(Ino::ROOT, &name("f"), at(2)).usable(true).flatten();
+    assert_eq!(meaning, Some(Ino(7)));
+    assert_eq!(tree.peek(Ino(7)).unwrap().nlink, 1);
+}
+
+/// The server knows a file that this host made by another number. To this host, which removes it,
+/// it tells nothing of that number.
+#[test]
+fn what_a_pending_removal_hides_is_not_believed() {
+    let mut tree = Tree::new(100);
+    tree.follow(1, at(0));
+    let root = attr(1, Kind::Directory, 1);
+    tree.install_node(Node { attr: root, target: None }, at(0));
+    tree.apply(&create(5, "f", NewNode::File), Timestamp::default());
+    let unlink = Record::Unlink { parent: Ino::ROOT, name: name("f"), ino: Ino(5), open: false };
+    tree.apply(&unlink, Timestamp::default());
+    let promised = Promised { session: 1, inodes: [Ino::ROOT, Ino(7)].into() };
+    let as_of = tree.as_of(Some(promised), [at(1), at(2)]);
+    let file = Node { attr: attr(7, Kind::File, 1), target: None };
+    tree.install_name(root, name("f"), Some(file), &as_of);
+    tree.promised(&as_of);
+    assert!(!tree.is_promised(Ino(7), at(3)));
+}
+
 /// The file had been renamed, too. It was read as so many zeros, which the server never had.
 #[test]
 fn the_size_of_refused_data_is_given_up_though_the_file_has_other_changes() {

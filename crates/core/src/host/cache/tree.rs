@@ -135,6 +135,8 @@ impl NodeEntry {
     pub(super) fn may_be_back(&mut self, said: &Attr) {
         if self.is_orphan && said.nlink > 0 && said.change != self.attr.change {
             (self.is_orphan, self.listing) = (false, Listing::Partial);
+            // Of an orphan no change of names is pending.
+            self.attr.nlink = said.nlink;
         }
     }
 }
@@ -264,6 +266,7 @@ impl Tree {
         match self.nodes.get_mut(&ino) {
             Some(known) if node.attr.change < known.attr.change => {}
             Some(known) if known.pending > 0 => {
+                known.may_be_back(&node.attr);
                 if known.is_size_lost {
                     known.follow_data(&node.attr);
                     self.unnoted.nodes.insert(ino);
@@ -336,6 +339,10 @@ impl Tree {
         let (key, checked) = ((parent, name), Some(when.of(parent)));
         if let Some(entry) = self.names.get_mut(&key).filter(|entry| entry.pending > 0) {
             entry.hides = ino.is_some();
+            // The change that hides it may take it away, and its author is told of its own numbers.
+            if let Some(hidden) = ino.filter(|_| entry.ino != ino) {
+                self.broken(hidden, when.of(hidden));
+            }
             return;
         }
         if let Some(node) = ino.and_then(|ino| self.nodes.get_mut(&ino)) {
