@@ -328,6 +328,7 @@ impl Tree {
                 if node.pending == 0 {
                     // The outcome's attributes follow; without them, ask.
                     node.checked = None;
+                    node.settled();
                 }
             } else if let Some(unsettled) = self.unknown.get_mut(ino) {
                 one_less(&mut unsettled.pending);
@@ -392,6 +393,7 @@ fn new_node(ino: Ino, node: &NewNode, mode: u32, uid: u32, gid: u32, time: Times
         xattrs: Some(super::xattrs::Xattrs::default()),
         place: None,
         is_orphan: false,
+        is_named_again: false,
         is_size_lost: false,
         outcome: None,
         told: None,

@@ -126,6 +126,7 @@ impl Tree {
             xattrs: note.xattrs,
             place: note.place,
             is_orphan: false,
+            is_named_again: false,
             is_size_lost: false,
             outcome: None,
             told: None,

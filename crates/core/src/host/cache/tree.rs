@@ -39,6 +39,8 @@ pub(super) struct NodeEntry {
     /// The last name was removed here, and the server found no other. That is final: nobody
     /// can find it any more to give it one.
     pub(super) is_orphan: bool,
+    /// The server says that it has a name again.
+    pub(super) is_named_again: bool,
     /// The server has refused data of this host: how long the file is there is not known.
     pub(super) is_size_lost: bool,
     /// When an outcome last said what it is.
@@ -134,9 +136,16 @@ impl NodeEntry {
     /// names again. A copy of this cache may make a file again, or use its number.
     pub(super) fn may_be_back(&mut self, said: &Attr) {
         if self.is_orphan && said.nlink > 0 && said.change != self.attr.change {
+            self.is_named_again = true;
+            self.settled();
+        }
+    }
+
+    /// Its last pending change may have ended. What was written to a file without a name is in no
+    /// log, so until then it has none.
+    pub(super) fn settled(&mut self) {
+        if self.pending == 0 && std::mem::take(&mut self.is_named_again) {
             (self.is_orphan, self.listing) = (false, Listing::Partial);
-            // Of an orphan no change of names is pending.
-            self.attr.nlink = said.nlink;
         }
     }
 }
@@ -294,6 +303,7 @@ impl Tree {
                     xattrs: None,
                     place: None,
                     is_orphan: false,
+                    is_named_again: false,
                     is_size_lost: false,
                     outcome: None,
                     told: None,
