@@ -32,6 +32,11 @@ impl Cutter {
             0x400_0000..0x4000_0000 => 256 << 10,
             _ => 1 << 20,
         };
+        Cutter::of_average(average)
+    }
+
+    /// A cutter of chunks of `average` bytes, a power of two of at least 8.
+    pub fn of_average(average: usize) -> Cutter {
         let (mask_short, mask_long) = v2020::select_masks(average, v2020::Normalization::Level1);
         Cutter { average, mask_short, mask_long }
     }

@@ -17,7 +17,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
-use crate::chunk::Cutter;
 use crate::nouns::{Fingerprint, Ino, Version};
 use crate::wire::{Brief, DICTIONARY_MAX, LeafPart, Outlined};
 
@@ -78,11 +77,11 @@ impl Basis {
         self.chunks.is_empty()
     }
 
-    /// How a new version of `size` bytes is cut: as the basis was, unless it is much longer. Or a
-    /// byte more would change all cuts of a file whose size is at a limit, and what is stored while
-    /// it is still written would be cut in another way than what it will be.
-    pub fn cutter(&self, size: u64) -> Cutter {
-        Cutter::for_file(if size / 2 <= self.size { self.size } else { size })
+    /// The size by which a new version of `size` bytes is cut: as the basis was, unless it is much
+    /// longer. Or a byte more would change all cuts of a file whose size is at a limit, and what is
+    /// stored while it is still written would be cut in another way than what it will be.
+    pub fn cut_size(&self, size: u64) -> u64 {
+        if size / 2 <= self.size { self.size } else { size }
     }
 
     /// Where the basis has a chunk that stands at `offset` of the new version. Of several places

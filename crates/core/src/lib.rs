@@ -31,4 +31,5 @@ pub mod sched;
 #[cfg(test)]
 mod testing;
 pub mod upkeep;
+pub mod upload;
 pub mod wire;

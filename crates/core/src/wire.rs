@@ -467,6 +467,13 @@ pub struct Staged {
     pub astray: Vec<u32>,
 }
 
+impl Staged {
+    /// True if some leaf is not made.
+    pub fn lacks(&self) -> bool {
+        !(self.missing.is_empty() && self.astray.is_empty())
+    }
+}
+
 /// Records to apply.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Apply {

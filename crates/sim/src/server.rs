@@ -9,6 +9,7 @@ mod doors;
 mod lives;
 mod promises;
 mod quotas;
+mod uploads;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -36,6 +37,7 @@ pub(crate) use doors::{Holder, Origin};
 pub(crate) use lives::Image;
 use promises::Sessions;
 pub(crate) use promises::{Moment, Telling};
+pub(crate) use uploads::{NONCE, difference};
 
 /// Which life of a client's log; the simulator's clients never lose theirs.
 const INCARNATION: u32 = 1;
@@ -139,6 +141,11 @@ impl Server {
         replied(match request {
             Request::Hello(hello) => return self.hello(hello),
             Request::Apply(apply) => return self.apply(client, apply, body),
+            Request::Offer(offer) => return self.offer(client, offer),
+            Request::Put(put) => return self.put(client, put, body),
+            Request::Stage(stage) => return self.stage(client, stage),
+            Request::Outline(ask) => namespace::outline::outline(&mut txn, volume, ask)
+                .map(|outlined| (Reply::Outlined(outlined), Vec::new())),
             Request::Getattr(ino) => {
                 let found = |node| Reply::Node(Found { node, promised: None });
                 let node = read::getattr_or_remnant(&mut txn, volume, *ino);

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use segue_core::chunk::{CHUNK_MAX, fingerprint};
 use segue_core::nouns::{ContainerId, Fingerprint, Ino, Version};
 use segue_core::refusal::Refusal;
+use segue_core::upload::Chunk;
 
 use crate::disk::CacheDisk;
 use crate::disk::files::Container;
@@ -73,7 +74,7 @@ impl CacheDisk {
         &self,
         ino: Ino,
         (offset, name, len): (u64, Fingerprint, u32),
-    ) -> Result<Option<(Fingerprint, Bytes)>, Refusal> {
+    ) -> Result<Option<Chunk<Bytes>>, Refusal> {
         let end = offset.checked_add(u64::from(len)).ok_or(Refusal::Protocol)?;
         if len as usize > CHUNK_MAX {
             return Err(Refusal::Protocol);
@@ -84,6 +85,6 @@ impl CacheDisk {
         }
         let read = self.open_container(ino, sight.container)?.read(offset, len as usize);
         let bytes = Bytes::from(read.map_err(|error| self.disk_refusal("containers", &error))?);
-        Ok((fingerprint(&bytes) == name).then_some((name, bytes)))
+        Ok((fingerprint(&bytes) == name).then_some(Chunk { name, len, bytes }))
     }
 }

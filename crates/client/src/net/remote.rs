@@ -9,6 +9,7 @@ use segue_core::host::action::{Ask, Fact, Query, Told};
 use segue_core::host::cache::Promised;
 use segue_core::nouns::{Class, Fingerprint, Ino, InoGrant, Name, Stamped, Time, Version};
 use segue_core::refusal::Refusal;
+use segue_core::upload::Chunk;
 use segue_core::wire::{
     Applied, Apply, Compare, Delta, Fetch, Fetched, Leaf, Looked, Lookup, Node, Offer, Outline,
     Outlined, Page, Put, Readdir, Reply, Request, Seek, Sought, Space, Stage, Staged, Watch,
@@ -22,7 +23,7 @@ use crate::metrics::Metrics;
 use crate::waits::waits;
 
 /// A chunk on its way to the server.
-pub(crate) type WireChunk = (Fingerprint, Bytes);
+pub(crate) type WireChunk = Chunk<Bytes>;
 
 /// How long a question waits for a new connection if what is known here would do.
 const REFRESH_PATIENCE: Duration = Duration::from_secs(1);
@@ -314,7 +315,7 @@ impl Remote {
         chunks: &[WireChunk],
     ) -> Result<Vec<u32>, Refusal> {
         let proof = |chunk: &Bytes| segue_core::chunk::possession_proof(nonce, chunk);
-        let chunks = chunks.iter().map(|(print, chunk)| (*print, proof(chunk))).collect();
+        let chunks = chunks.iter().map(|chunk| (chunk.name, proof(&chunk.bytes))).collect();
         match self.ask_as(rpc, Request::Offer(Offer { chunks })).await? {
             (_, Reply::Wanted(wanted)) => Ok(wanted.indexes),
             (request, reply) => Err(unexpected(&request, &reply)),
@@ -356,7 +357,7 @@ impl Remote {
         deltas: Vec<(Delta, Vec<u8>)>,
         files: Vec<Ino>,
     ) -> Result<Vec<u32>, Refusal> {
-        let (chunks, body) = pack(chunks, &deltas)?;
+        let (chunks, body) = pack(chunks, &deltas);
         let deltas = deltas.into_iter().map(|(delta, _)| delta).collect();
         let request = Request::Put(Put { chunks, files, deltas });
         let response = self.call(rpc, &request, body).await?;
@@ -387,7 +388,7 @@ impl Remote {
         chunks: &[WireChunk],
         acked_below: u64,
     ) -> Result<(Applied, Option<Promised>), Refusal> {
-        let (chunks, body) = pack(chunks, &[])?;
+        let (chunks, body) = pack(chunks, &[]);
         let request = Request::Apply(Apply { records, chunks, acked_below });
         match self.ask_for_as(rpc, request, body).await? {
             (_, Reply::Applied(applied), promised) => Ok((applied, promised)),
@@ -405,21 +406,18 @@ impl Remote {
 }
 
 /// Chunks as they are named in a message, and as they stand in its body.
-fn pack(
-    chunks: &[WireChunk],
-    deltas: &[(Delta, Vec<u8>)],
-) -> Result<(Vec<(Fingerprint, u32)>, Bytes), Refusal> {
+fn pack(chunks: &[WireChunk], deltas: &[(Delta, Vec<u8>)]) -> (Vec<(Fingerprint, u32)>, Bytes) {
     let mut body = Vec::new();
     let mut list = Vec::with_capacity(chunks.len());
     let mut deltas = deltas.iter().peekable();
-    for (index, (print, chunk)) in (0..).zip(chunks) {
-        list.push((*print, u32::try_from(chunk.len()).map_err(|_| Refusal::TooLarge)?));
+    for (index, Chunk { name, len, bytes }) in (0..).zip(chunks) {
+        list.push((*name, *len));
         body.extend(match deltas.next_if(|(delta, _)| delta.index == index) {
-            Some((_, bytes)) => block_from_stored(chunk.len(), bytes),
-            None => encode_block(chunk),
+            Some((_, differing)) => block_from_stored(bytes.len(), differing),
+            None => encode_block(bytes),
         });
     }
-    Ok((list, body.into()))
+    (list, body.into())
 }
 
 fn refusal(request: &Request, error: &CallError) -> Refusal {

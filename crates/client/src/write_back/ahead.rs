@@ -4,13 +4,14 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use segue_core::host::log::{Change, Lane, Logged};
+use segue_core::host::log::{Lane, Logged};
 use segue_core::host::send::Picked;
 use segue_core::nouns::Store;
 use segue_core::refusal::Refusal;
+use segue_core::upload::Way;
 
 use crate::write_back::WriteBack;
-use crate::write_back::group::Group;
+use crate::write_back::upload::changes_of;
 
 /// Uploads side by side: one is cut and offered while the other is sent.
 pub(crate) const UPLOADS: usize = 2;
@@ -92,14 +93,7 @@ impl WriteBack {
     }
 
     async fn upload(self: &Arc<Self>, picked: &[Logged]) -> Result<Vec<(u64, Store)>, Refusal> {
-        let mut group = Group::new(Lane::Data.class());
-        let mut made = Vec::with_capacity(picked.len());
-        for logged in picked {
-            let Change::Data(data) = &logged.change else { continue };
-            made.push((logged.seq, self.store(logged.seq, data, &mut group).await?));
-        }
-        self.send_group(&mut group).await?;
-        group.landed().await?;
-        Ok(made)
+        let made = self.make(Lane::Data.class(), changes_of(picked), Way::Ahead).await?;
+        Ok(made.stores)
     }
 }

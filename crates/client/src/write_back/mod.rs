@@ -1,12 +1,10 @@
-//! Write-back: batches that the host delivers, as messages to a Segue server. Chunks, their bases
-//! and differences are the business of this room. Nothing above it knows of them.
+//! Write-back: batches that the host delivers, as messages to a Segue server. The chunks of their
+//! stores are decided by [`segue_core::upload`]. Nothing above this room knows of them.
 
 mod ahead;
 mod basis;
-mod differ;
 mod drain;
 mod due;
-mod group;
 mod upload;
 
 use std::sync::Arc;

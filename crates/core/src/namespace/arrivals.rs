@@ -19,7 +19,7 @@ use super::refs::Held;
 use super::rows::{self, ChunkRow, LeafRow, Tally};
 use super::tree::Tree;
 use super::{Fault, MetaSnapshot, MetaTxn, keys, tally, volume::existing};
-use crate::nouns::{Fingerprint, Ino, PieceBytes, Store, VolumeId};
+use crate::nouns::{ClientId, Fingerprint, Ino, PieceBytes, Store, VolumeId};
 use crate::refusal::Refusal;
 
 impl ChunkRow {
@@ -74,12 +74,23 @@ pub(crate) fn put<T: MetaTxn>(
     }
 }
 
-/// Whether the volume takes `more` bytes for `files`, beside what came already.
+/// For what a host brings chunks.
+#[derive(Clone, Copy, Debug)]
+pub struct BroughtFor<'a> {
+    /// The host.
+    pub client: ClientId,
+    /// Its files, whose data they will replace.
+    pub files: &'a [Ino],
+}
+
+/// Whether the volume takes `more` bytes, beside what came already. What they replace makes room,
+/// also in a conflict copy that the host's store goes to: who says no here and yes to the record
+/// would be asked for ever.
 pub fn admit<S: MetaSnapshot>(
     snapshot: &mut S,
     volume: VolumeId,
     more: u64,
-    files: &[Ino],
+    of: BroughtFor<'_>,
 ) -> Result<Result<(), Refusal>, Fault<S::Error>> {
     let limits = existing(snapshot, volume)?.limits;
     if limits.bytes.is_none() {
@@ -87,13 +98,33 @@ pub fn admit<S: MetaSnapshot>(
     }
     let Tally { allocated, .. } = tally(snapshot, volume)?;
     let mut replaced = 0_u64;
-    for ino in files.iter().collect::<BTreeSet<_>>() {
-        let row = rows::inode(snapshot, volume, *ino)?;
-        replaced = replaced.saturating_add(row.map_or(0, |row| row.attr.allocated));
+    for ino in of.files.iter().collect::<BTreeSet<_>>() {
+        let copy = rows::get_row(snapshot, &keys::copy(of.client, *ino), "a copy's number")?;
+        for ino in [Some(*ino), copy].into_iter().flatten() {
+            let row = rows::inode(snapshot, volume, ino)?;
+            replaced = replaced.saturating_add(row.map_or(0, |row| row.attr.allocated));
+        }
     }
     let held = allocated.saturating_sub(replaced).saturating_add(bytes(snapshot, volume)?);
     let fits = held.saturating_add(more) <= limits.bytes_max();
     Ok(if fits { Ok(()) } else { Err(Refusal::Quota) })
+}
+
+/// Whether the volume takes those of these chunks that it has not.
+pub fn admit_chunks<S: MetaSnapshot>(
+    snapshot: &mut S,
+    volume: VolumeId,
+    chunks: &[(Fingerprint, u32)],
+    of: BroughtFor<'_>,
+) -> Result<Result<(), Refusal>, Fault<S::Error>> {
+    let mut more = 0;
+    for (name, len) in chunks {
+        if rows::chunk(snapshot, volume, name)?.is_none() {
+            more += u64::from(*len);
+        }
+    }
+    // Those that it has may be sent to heal them.
+    if more == 0 { Ok(Ok(())) } else { admit(snapshot, volume, more, of) }
 }
 
 impl<T: MetaTxn> Tree<'_, T> {

@@ -36,6 +36,7 @@ pub(crate) mod extents;
 mod greet;
 mod hard_links;
 pub mod keys;
+mod lead;
 mod limits;
 pub mod lives;
 mod lost_tail;
@@ -65,6 +66,7 @@ pub use copy_name::{original_name, utc};
 pub use damaged_chunks::DamagedChunks;
 pub use extents::Contents;
 pub use greet::{Greeted, Unwelcome, greet};
+pub use lead::{Led, lead};
 pub use limits::{
     COUNTED_MAX, LimitError, QUOTAS_MAX, find_directory, limit_directory, limit_volume, quota_of,
     quotas,

@@ -16,10 +16,10 @@
 //! Invariant: a row with no references, and no other, has a row in the table of idle ones under
 //! its `due`. A pack's row sums up the chunk rows that point into it.
 
-use super::arrivals;
+use super::arrivals::{self, BroughtFor};
 use super::rows::{self, ChunkPlace, ChunkRow, Extent, LeafRow, PackRow, Source};
 use super::{Fault, MetaTxn, Overlay, is_damage, keys, readable};
-use crate::nouns::{Fingerprint, Ino, VolumeId};
+use crate::nouns::{Fingerprint, VolumeId};
 use crate::refusal::Refusal;
 use crate::wire::{Leaf, LeafPart};
 
@@ -96,13 +96,13 @@ pub enum NotStaged {
     Refused(Refusal),
 }
 
-/// Makes a leaf of whole chunks for one of `files`. It is kept for a while for the record that
+/// Makes a leaf of whole chunks for one of some files. It is kept for a while for the record that
 /// will name it. A chunk is missing unless `is_usable` says that it may be referred to at its
 /// place.
 pub fn stage<T: MetaTxn>(
     txn: &mut T,
     volume: VolumeId,
-    (parts, files): (&[(Fingerprint, u32)], &[Ino]),
+    (parts, of): (&[(Fingerprint, u32)], BroughtFor<'_>),
     is_usable: &dyn Fn(&Fingerprint, &ChunkPlace) -> bool,
     now_seconds: u64,
 ) -> Result<Result<Fingerprint, NotStaged>, Fault<T::Error>> {
@@ -123,7 +123,7 @@ pub fn stage<T: MetaTxn>(
     let leaf = make_leaf(&mut overlay, volume, leaf_of(parts), lease(now_seconds))?;
     // What its chunks counted before, the leaf counts now, and the difference is new.
     let is_more = arrivals::bytes(&mut overlay, volume)? > before;
-    if is_more && let Err(refusal) = arrivals::admit(&mut overlay, volume, 0, files)? {
+    if is_more && let Err(refusal) = arrivals::admit(&mut overlay, volume, 0, of)? {
         return Ok(Err(NotStaged::Refused(refusal)));
     }
     overlay.flush().map_err(Fault::Store)?;

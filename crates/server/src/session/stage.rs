@@ -5,13 +5,9 @@
 //! not made. Nor is one of chunks that cannot be read here: writing a file anew heals what is
 //! damaged.
 
-use std::collections::BTreeSet;
-
 use segue_core::chunk::CHUNK_MAX;
-use segue_core::namespace::outline::{Chunks, run};
-use segue_core::namespace::{
-    self, Admits, ChunkPlace, LEAF_EXTENTS_MAX, NotStaged, Stop, is_damage, leaf_name, leaf_of,
-};
+use segue_core::namespace::arrivals::BroughtFor;
+use segue_core::namespace::{self, Admits, ChunkPlace, LEAF_EXTENTS_MAX, Led, NotStaged};
 use segue_core::nouns::{Fingerprint, VolumeId};
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Leaf, LeafPart, Refused, Reply, STAGE_MAX, Stage, Staged};
@@ -34,18 +30,8 @@ struct Leaves {
     shown: Vec<Fingerprint>,
 }
 
-/// A leaf whose parts lead to what it is called.
-struct Led {
-    /// Its place among those that are to be made.
-    index: u32,
-    chunks: Chunks,
-    /// Where those are that were told by where they stand.
-    places: Vec<(Fingerprint, ChunkPlace)>,
-    /// How long these are together.
-    bytes: u64,
-    /// Its chunks that are shown to be possessed, or stand in a file that may be read.
-    proven: BTreeSet<Fingerprint>,
-}
+/// A leaf that leads to its name, and its place among those that are to be made.
+type Numbered = (u32, Led);
 
 impl Session {
     pub(super) async fn stage(&self, bound: &Bound, stage: Stage) -> Answer {
@@ -70,7 +56,7 @@ impl Session {
             parts.filter_map(name).filter(|name| proven.contains(name)).collect()
         };
         shown.sort_unstable();
-        let (volume, now) = (bound.volume, now_seconds());
+        let (volume, client, now) = (bound.volume, bound.client, now_seconds());
         let leaves = Leaves { volume, leaves: stage.leaves, shown };
         // Not in the transaction, for which others would wait: a chunk that goes in between is
         // missing.
@@ -84,11 +70,12 @@ impl Session {
         let damaged = self.server.data.packs.damaged();
         let work = move |txn: &mut Kv<'_>| -> Result<_, MetaFault> {
             let (mut made, mut missing) = (Vec::new(), Vec::new());
-            for Led { chunks, proven, .. } in &led {
+            let of = BroughtFor { client, files: &files };
+            for (_, Led { chunks, proven, .. }) in &led {
                 let is_usable = |name: &Fingerprint, place: &ChunkPlace| {
                     proven.contains(name) && !damaged.has(name, place)
                 };
-                match namespace::stage(txn, volume, (chunks, &files), &is_usable, now)? {
+                match namespace::stage(txn, volume, (chunks, of), &is_usable, now)? {
                     Ok(leaf) => made.push(leaf),
                     Err(NotStaged::Missing(chunks)) => missing.extend(chunks),
                     Err(NotStaged::Refused(refusal)) => return Ok(Err(refusal)),
@@ -104,9 +91,9 @@ impl Session {
 
     /// Those of `led` of which each chunk that was told by where it stands can be read, and the
     /// places of the others.
-    async fn whole(&self, led: Vec<Led>) -> Result<(Vec<Led>, Vec<u32>), Refused> {
-        let (told, mut led): (Vec<Led>, Vec<Led>) =
-            led.into_iter().partition(|leaf| !leaf.places.is_empty());
+    async fn whole(&self, led: Vec<Numbered>) -> Result<(Vec<Numbered>, Vec<u32>), Refused> {
+        let (told, mut led): (Vec<Numbered>, Vec<Numbered>) =
+            led.into_iter().partition(|(_, leaf)| !leaf.places.is_empty());
         if told.is_empty() {
             return Ok((led, Vec::new()));
         }
@@ -115,92 +102,42 @@ impl Session {
         let _place = self.rooms.differences.acquire().await;
         let server = self.server.clone();
         let work = move || {
-            let is_whole = |leaf: &Led| {
+            let is_whole = |(_, leaf): &Numbered| {
                 leaf.places.iter().all(|(name, place)| read(&server, name, place).is_some())
             };
             told.into_iter().partition(is_whole)
         };
-        let (whole, damaged): (Vec<Led>, Vec<Led>) =
+        let (whole, damaged): (Vec<Numbered>, Vec<Numbered>) =
             tokio::task::spawn_blocking(work).await.map_err(lost)?;
         led.extend(whole);
-        astray.extend(damaged.iter().map(|leaf| leaf.index));
+        astray.extend(damaged.iter().map(|(index, _)| *index));
         Ok((led, astray))
     }
 }
 
 /// As many of the first as have `most` bytes together, and the places of the others.
-fn up_to(led: Vec<Led>, most: u64) -> (Vec<Led>, Vec<u32>) {
+fn up_to(led: Vec<Numbered>, most: u64) -> (Vec<Numbered>, Vec<u32>) {
     let mut sum = 0_u64;
-    let fits = |leaf: &Led| {
+    let fits = |(_, leaf): &Numbered| {
         sum = sum.saturating_add(leaf.bytes);
         sum <= most
     };
-    let (fit, beyond): (Vec<Led>, Vec<Led>) = led.into_iter().partition(fits);
-    (fit, beyond.iter().map(|leaf| leaf.index).collect())
+    let (fit, beyond): (Vec<Numbered>, Vec<Numbered>) = led.into_iter().partition(fits);
+    (fit, beyond.iter().map(|(index, _)| *index).collect())
 }
 
 impl Leaves {
     /// Those that lead to what they are called, and the places of the others.
-    fn lead(&self, snapshot: &mut Kv<'_>) -> Result<(Vec<Led>, Vec<u32>), MetaFault> {
+    fn lead(&self, snapshot: &mut Kv<'_>) -> Result<(Vec<Numbered>, Vec<u32>), MetaFault> {
         let (mut led, mut astray) = (Vec::new(), Vec::new());
+        let shown = |name: &Fingerprint| self.shown.binary_search(name).is_ok();
         for (index, leaf) in (0..).zip(&self.leaves) {
-            match self.chunks(snapshot, (index, leaf))? {
-                Some(leaf) => led.push(leaf),
+            match namespace::lead(snapshot, self.volume, leaf, shown)? {
+                Some(leaf) => led.push((index, leaf)),
                 None => astray.push(index),
             }
         }
         Ok((led, astray))
-    }
-
-    /// The chunks of a leaf; `None` unless they are what it is called.
-    fn chunks(
-        &self,
-        snapshot: &mut Kv<'_>,
-        (index, leaf): (u32, &Leaf),
-    ) -> Result<Option<Led>, MetaFault> {
-        let (mut chunks, mut proven, mut stand) = (Chunks::new(), BTreeSet::new(), Vec::new());
-        let mut bytes = 0;
-        for part in &leaf.parts {
-            match part {
-                LeafPart::Chunk(name, len) => {
-                    if self.shown.binary_search(name).is_ok() {
-                        proven.insert(*name);
-                    }
-                    chunks.push((*name, *len));
-                }
-                LeafPart::Run { ino, version, range } => {
-                    let found = run(snapshot, self.volume, (*ino, *version), range);
-                    let Some(found) = readable(found)?.flatten() else { return Ok(None) };
-                    stand.extend(found.iter().map(|(name, _)| *name));
-                    bytes += found.iter().map(|(_, len)| u64::from(*len)).sum::<u64>();
-                    chunks.extend(found);
-                }
-            }
-            if chunks.len() > LEAF_EXTENTS_MAX {
-                return Ok(None);
-            }
-        }
-        if leaf_name(&leaf_of(&chunks)) != Some(leaf.name) {
-            return Ok(None);
-        }
-        let mut places = Vec::with_capacity(stand.len());
-        for name in stand {
-            let row = namespace::chunk(snapshot, self.volume, &name).map_err(Stop::Fault);
-            let Some(row) = readable(row)?.flatten() else { return Ok(None) };
-            proven.insert(name);
-            places.push((name, row.place));
-        }
-        Ok(Some(Led { index, chunks, places, bytes, proven }))
-    }
-}
-
-/// What was read; `None` if it may not be or is damaged: the chunks then come by their names.
-fn readable<T>(read: Result<T, Stop<rusqlite::Error>>) -> Result<Option<T>, MetaFault> {
-    match read {
-        Ok(read) => Ok(Some(read)),
-        Err(Stop::Refused(_)) => Ok(None),
-        Err(Stop::Fault(fault)) if is_damage::<Kv<'_>>(&fault) => Ok(None),
-        Err(Stop::Fault(fault)) => Err(fault),
     }
 }
 
@@ -210,17 +147,14 @@ mod tests {
 
     #[test]
     fn what_is_beyond_the_bound_comes_by_its_names() {
-        let leaf = |(index, bytes)| Led {
-            index,
-            chunks: Chunks::new(),
-            places: Vec::new(),
-            bytes,
-            proven: BTreeSet::new(),
+        let leaf = |(index, bytes)| {
+            let (chunks, places, proven) = Default::default();
+            (index, Led { chunks, places, bytes, proven })
         };
-        let leaves = |sizes: [u64; 3]| (0..).zip(sizes).map(leaf).collect::<Vec<Led>>();
+        let leaves = |sizes: [u64; 3]| (0..).zip(sizes).map(leaf).collect::<Vec<Numbered>>();
         let kept = |sizes, most| {
             let (fit, beyond) = up_to(leaves(sizes), most);
-            (fit.iter().map(|leaf| leaf.index).collect::<Vec<u32>>(), beyond)
+            (fit.iter().map(|(index, _)| *index).collect::<Vec<u32>>(), beyond)
         };
         assert_eq!(kept([4, 5, 1], 10), (vec![0, 1, 2], vec![]));
         assert_eq!(kept([4, 7, 1], 10), (vec![0], vec![1, 2]));

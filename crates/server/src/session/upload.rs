@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use segue_core::chunk::{CHUNK_MAX, fingerprint, possession_proof};
-use segue_core::namespace::{self, ChunkPlace, arrivals};
+use segue_core::namespace::arrivals::{self, BroughtFor};
+use segue_core::namespace::{self, ChunkPlace};
 use segue_core::nouns::{Fingerprint, Ino, Role, VolumeId};
 use segue_core::refusal::Refusal;
 use segue_core::wire::{APPLY_BODY_MAX, OFFER_MAX, Offer, Put, Refused, Reply, Stored, Wanted};
@@ -139,16 +140,25 @@ impl Session {
         chunks: Vec<StoredChunk>,
         files: &Arc<[Ino]>,
     ) -> Result<(), Refused> {
-        let volume = bound.volume;
+        let (volume, client) = (bound.volume, bound.client);
         let named = chunks.iter().map(|chunk| (chunk.fingerprint, chunk.raw_len));
         let named: Arc<[(Fingerprint, u32)]> = named.collect();
         let (asked, of) = (named.clone(), files.clone());
-        let taken = self.server.data.store.read(move |kv| admit(kv, volume, &asked, &of)).await?;
+        let taken = self
+            .server
+            .data
+            .store
+            .read(move |kv| {
+                arrivals::admit_chunks(kv, volume, &asked, BroughtFor { client, files: &of })
+            })
+            .await?;
         taken.map_err(StoreError::from)?.map_err(full)?;
         let Arrivals { places, pin } = self.place(bound, chunks).await?;
         let (files, due) = (files.clone(), namespace::lease(now_seconds()));
         let work = move |txn: &mut Kv<'_>| {
-            if let Err(refusal) = admit(txn, volume, &named, &files)? {
+            if let Err(refusal) =
+                arrivals::admit_chunks(txn, volume, &named, BroughtFor { client, files: &files })?
+            {
                 return Ok(Err(refusal));
             }
             index(txn, volume, &places, due).map(Ok)
@@ -277,23 +287,6 @@ pub(super) fn index(
     places.iter().try_for_each(|(fingerprint, place, known)| {
         namespace::arrived(txn, (volume, fingerprint), *place, *known, due)
     })
-}
-
-/// Whether the volume takes those chunks of `named` that it has not, for `files`.
-fn admit(
-    kv: &mut Kv<'_>,
-    volume: VolumeId,
-    named: &[(Fingerprint, u32)],
-    files: &[Ino],
-) -> Result<Result<(), Refusal>, MetaFault> {
-    let mut more = 0;
-    for (fingerprint, len) in named {
-        if namespace::chunk(kv, volume, fingerprint)?.is_none() {
-            more += u64::from(*len);
-        }
-    }
-    // Those that it has may be sent to heal them.
-    if more == 0 { Ok(Ok(())) } else { arrivals::admit(kv, volume, more, files) }
 }
 
 /// The files that chunks are for.

@@ -2,6 +2,7 @@
 //! with them when their calls are answered.
 
 mod files;
+mod looks;
 mod operation;
 mod outcomes;
 mod torn;
@@ -262,7 +263,7 @@ impl Apps {
                 self.threads[thread].answered = Some(Ok(answered));
             }
             // The name is looked up again.
-            Ran::Answered(Err(Refusal::Stale)) | Ran::Later | Ran::Pauses(..) => {}
+            Ran::Answered(Err(Refusal::Stale)) | Ran::Later | Ran::Pauses(..) | Ran::Uploads => {}
             Ran::Answered(Err(_)) if !matches!(asking.request, Request::Getattr(_)) => {
                 self.threads[thread].tries = TRIES;
             }

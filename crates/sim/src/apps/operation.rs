@@ -96,7 +96,7 @@ impl Apps {
         self.threads[thread].changing = Some(Changing { ino, since });
         match self.mount.start_call(Call::Name(call, self.caller.clone()), &[])? {
             Ran::Asks(asking) => Err(Stop::Ask(asking)),
-            Ran::Later | Ran::Pauses(..) => Err(Stop::Later),
+            Ran::Later | Ran::Pauses(..) | Ran::Uploads => Err(Stop::Later),
             Ran::Hears(hearing) => Ok(self.named_for_now(thread, *hearing)),
             Ran::Answered(answer) => Ok(self.named(thread, answer)?),
         }

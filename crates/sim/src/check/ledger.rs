@@ -54,6 +54,8 @@ pub(crate) struct Ledger {
     pub(crate) seen: BTreeSet<Ino>,
     /// Every chunk that ever came.
     pub(crate) chunks: BTreeMap<Fingerprint, Vec<u8>>,
+    /// The bytes of every leaf that was ever made.
+    leaves: BTreeMap<Fingerprint, Vec<u8>>,
     pub(super) lives: Lives,
 }
 
@@ -81,6 +83,7 @@ impl Ledger {
             left: BTreeSet::new(),
             seen: BTreeSet::new(),
             chunks: BTreeMap::new(),
+            leaves: BTreeMap::new(),
             lives: Lives::default(),
         }
     }
@@ -88,6 +91,19 @@ impl Ledger {
     /// Changes that are what a loss of power left of what `client` had written.
     pub(crate) fn left(&mut self, client: ClientId, seqs: &BTreeSet<u64>) {
         self.left.extend(seqs.iter().map(|seq| (client, *seq)));
+    }
+
+    /// A leaf was made of these chunks.
+    pub(crate) fn staged(
+        &mut self,
+        name: Fingerprint,
+        chunks: &[(Fingerprint, u32)],
+    ) -> Result<(), Violation> {
+        let bytes = chunks.iter().map(|(chunk, _)| self.chunks.get(chunk).map(Vec::as_slice));
+        let bytes: Option<Vec<&[u8]>> = bytes.collect();
+        let bytes = bytes.ok_or_else(|| Violation("a leaf of chunks that never came".into()))?;
+        self.leaves.insert(name, bytes.concat());
+        Ok(())
     }
 
     /// `client` knows the outcomes of all its records before this one.
@@ -526,10 +542,11 @@ impl Ledger {
             let at = index(piece.offset);
             match &piece.bytes {
                 PieceBytes::Inline(new) => bytes[at..at + new.len()].copy_from_slice(new),
-                PieceBytes::Chunk { fingerprint, .. } => {
-                    let chunk = self.chunks.get(fingerprint);
-                    let chunk = chunk.ok_or_else(|| Violation("a chunk that never came".into()))?;
-                    bytes[at..at + chunk.len()].copy_from_slice(chunk);
+                PieceBytes::Chunk { fingerprint: name, .. }
+                | PieceBytes::Leaf { leaf: name, .. } => {
+                    let known = self.chunks.get(name).or_else(|| self.leaves.get(name));
+                    let known = known.ok_or_else(|| Violation("a chunk that never came".into()))?;
+                    bytes[at..at + known.len()].copy_from_slice(known);
                 }
                 _ => bytes[at..at + index(piece.len())].fill(0),
             }

@@ -11,7 +11,7 @@ use super::Mount;
 use super::shell::Ran;
 use crate::Violation;
 use crate::plan::Bug;
-use crate::remote::{Asking, Errand, Whose};
+use crate::remote::{Asking, Errand, Sent, Waits, Whose};
 use crate::server::Answer as Answered;
 
 /// Chores that no request is under way for.
@@ -59,6 +59,7 @@ impl Mount {
     pub(super) fn goes_on(&mut self, whose: Whose, ran: Ran) -> Result<(), Violation> {
         match (whose, ran) {
             (whose, Ran::Asks(asking)) => self.remote.ask(whose, *asking, self.now),
+            (Whose::Lane(_), Ran::Uploads) => {}
             (Whose::Merge, ran) => return self.merge_goes_on(ran),
             (Whose::Lane(_), Ran::Answered(answer)) => return self.sent(answer),
             (Whose::Chore, Ran::Answered(_)) => {}
@@ -123,6 +124,11 @@ impl Mount {
                     return Ok(());
                 }
             }
+            Errand::Upload(call, waits) => {
+                if self.upload_answered(call, (waits, (reply, body)), asked)? {
+                    return Ok(());
+                }
+            }
             Errand::Room(quota) => {
                 if let Reply::Space(space) = reply {
                     self.core.room.told(quota, &space, self.now);
@@ -172,6 +178,22 @@ impl Mount {
         // Unless a batch that was sent twice is done the second time.
         self.remote.unsettled |= is_full;
         Ok(is_full || asking.is_of_batch() && self.remote.door.is_shut_out)
+    }
+
+    /// Goes on with the upload that waits for this answer. Returns true if nothing else goes on.
+    fn upload_answered(
+        &mut self,
+        call: CallId,
+        heard: (Waits, Answered),
+        asked: Time,
+    ) -> Result<bool, Violation> {
+        let places = (&mut self.core, &mut self.disk);
+        let sent = self.remote.uploads(places, call, heard, [asked, self.now])?;
+        let Some((whose, sent)) = sent else { return Ok(false) };
+        let is_full = matches!(sent, Sent::Ended(Ok(Done::NoChunks(_))));
+        let ran = self.batch_goes_on(call, sent)?;
+        self.goes_on(whose, ran)?;
+        Ok(is_full)
     }
 
     /// Takes in the answer to `hello`. Then promises of the last connection may count over the new

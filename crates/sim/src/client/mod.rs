@@ -9,7 +9,6 @@
 //! has been taken in.
 
 mod chores;
-mod looks;
 mod maps;
 mod merges;
 mod shell;

@@ -14,7 +14,7 @@ use super::{EPOCH_SECS, Mount};
 use crate::Violation;
 use crate::apps::Tried;
 use crate::disk::Carried;
-use crate::remote::Asking;
+use crate::remote::{Asking, Sent};
 
 /// Of so many changes that are to become others, one batch is made before one has.
 const SENT_MEANWHILE_EVERY: u64 = 3;
@@ -29,6 +29,8 @@ pub(crate) enum Ran {
     Asks(Box<Asking>),
     /// Its change is logged, and it waits for the outcome.
     Hears(Box<Hearing>),
+    /// The stores of its batch are being made.
+    Uploads,
     /// It goes on after so long.
     Pauses(CallId, Duration),
     /// It waited for data that are on their way, and was ended.
@@ -136,9 +138,16 @@ impl Mount {
 
     fn deliver(&mut self, id: CallId, batch: Deliver) -> Result<Ran, Violation> {
         let places = (&mut self.core, &mut self.disk);
-        match self.remote.deliver(places, (id, batch), self.now)? {
-            Some(asking) => Ran::asks(asking),
-            None => self.go_on_with(id, Err(Refusal::Changed.into())),
+        let sent = self.remote.deliver(places, (id, batch), self.now)?;
+        self.batch_goes_on(id, sent)
+    }
+
+    /// A batch came so far.
+    pub(super) fn batch_goes_on(&mut self, id: CallId, sent: Sent) -> Result<Ran, Violation> {
+        match sent {
+            Sent::Uploads => Ok(Ran::Uploads),
+            Sent::Asks(asking) => Ran::asks(asking),
+            Sent::Ended(done) => self.go_on_with(id, done),
         }
     }
 

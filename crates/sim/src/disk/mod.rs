@@ -26,7 +26,7 @@ use segue_core::refusal::Refusal;
 use crate::check::acknowledged::Acknowledged;
 use crate::plan::Bug;
 use crate::{Summary, Violation};
-use container::bytes_of;
+pub(crate) use container::bytes_of;
 pub(crate) use container::place;
 pub(crate) use edit::TornWrite;
 pub(crate) use failing::Failing;

@@ -75,7 +75,6 @@ impl SimRemote {
     fn say(&mut self, hello: Hello, now: Time) {
         self.session.connection += 1;
         self.door.is_greeted = false;
-        self.chunks.forget();
         let message = (Request::Hello(hello.clone()), Vec::new());
         self.send(message, Errand::Hello(hello), now);
     }

@@ -5,10 +5,10 @@
 //! ```
 
 mod batch;
-mod chunks;
 mod door;
 mod fetch;
 mod session;
+mod upload;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,9 +23,11 @@ use crate::disk::{Carried, HostDisk, Kept};
 use crate::plan::Bug;
 use crate::server::Answer;
 use crate::{Summary, Violation};
-use chunks::SentChunks;
+pub(crate) use batch::Sent;
 use door::SimDoor;
 use session::SimSession;
+use upload::Delivering;
+pub(crate) use upload::Waits;
 
 /// The owner of a call of the host: it goes on with the call when the answer is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,6 +102,8 @@ pub(crate) enum Errand {
     Hello(Hello),
     /// A call of the host goes on.
     Call(Whose, Asking),
+    /// The upload for the batch of a call goes on.
+    Upload(CallId, Waits),
     /// It is known how much a quota has left.
     Room(Option<Ino>),
     /// Data are here for which nobody waits.
@@ -118,11 +122,12 @@ pub(crate) struct SimRemote {
     next_request: u64,
     pub(crate) session: SimSession,
     pub(crate) door: SimDoor,
-    pub(crate) chunks: SentChunks,
+    /// Stores of so many bytes are made of chunks, if any are.
+    pub(crate) least: Option<usize>,
+    /// Batches whose stores are being made.
+    deliveries: BTreeMap<CallId, Delivering>,
     /// Missing bytes of files that are looked at or changed are fetched before they are read.
     pub(crate) reads_ahead: bool,
-    /// Stores that the server wants whole, and whose base cannot be had.
-    baseless: BTreeSet<u64>,
     /// Outcomes came that could not be logged.
     pub(crate) unsettled: bool,
     /// Other names that the host got, and lost histories that it heard of.
@@ -140,9 +145,9 @@ impl SimRemote {
             next_request,
             session: SimSession::start(next_request, bug),
             door: SimDoor::of(kept),
-            chunks: SentChunks::default(),
+            least: None,
+            deliveries: BTreeMap::new(),
             reads_ahead: false,
-            baseless: BTreeSet::new(),
             unsettled: false,
             counts: Summary::default(),
             bug,
@@ -181,6 +186,12 @@ impl SimRemote {
         self.send((Request::Visible(()), Vec::new()), Errand::Visible, now);
     }
 
+    /// The upload of a call is over: nobody waits for answers to its requests.
+    fn forget_uploads(&mut self, call: CallId) {
+        let is_its = |errand: &Errand| matches!(errand, Errand::Upload(of, _) if *of == call);
+        self.errands.retain(|_, errand| !is_its(errand));
+    }
+
     /// True if request `number` is not answered.
     pub(crate) fn awaits(&self, number: u64) -> bool {
         self.errands.contains_key(&number)
@@ -197,7 +208,8 @@ impl SimRemote {
             Errand::Call(whose, _) => *whose == Whose::Lane(lane),
             _ => false,
         };
-        self.errands.values().any(is_it)
+        let makes = |delivering: &Delivering| delivering.deliver.lane == lane;
+        self.errands.values().any(is_it) || self.deliveries.values().any(makes)
     }
 
     /// Which of the server's promises count.
@@ -213,12 +225,14 @@ impl SimRemote {
         self.follow(core, now);
         core.put_all_back();
         self.outbox.clear();
+        let uploads = std::mem::take(&mut self.deliveries).into_iter();
+        let uploads = uploads.map(|(call, of)| (Whose::Lane(of.deliver.lane), call));
         let errands = std::mem::take(&mut self.errands).into_values();
         let call = |errand| match errand {
             Errand::Call(whose, asking) => Some((whose, asking.call)),
             _ => None,
         };
-        errands.filter_map(call).collect()
+        uploads.chain(errands.filter_map(call)).collect()
     }
 
     /// Takes the errand whose answer is there, and when it began.
@@ -243,7 +257,8 @@ impl SimRemote {
         times: [Time; 2],
     ) -> Result<Carried, Violation> {
         if let Some(batch) = &asking.batch {
-            return self.batch_done((core, disk), (&asking.request, batch), (reply, body), times);
+            let [asked, _] = times;
+            return self.batch_done(disk, (&asking.request, batch), reply, asked);
         }
         let promised = self.session.promised(&reply);
         let fact = match (&asking.request, reply) {

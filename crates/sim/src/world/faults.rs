@@ -227,7 +227,7 @@ impl World {
             mount.remote.reads_ahead = self.plan.more.reads_ahead;
             mount.core.settings.lm = self.plan.more.lm;
             mount.has_limits = self.plan.more.limits_every.is_some();
-            mount.remote.chunks.least = self.plan.more.chunks;
+            mount.remote.least = self.plan.more.chunks;
             let mut apps = Apps::new(mount, THREADS, bug);
             apps.lingers = self.plan.more.lingers;
             apps.has_sessions = self.options.sessions;

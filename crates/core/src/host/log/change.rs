@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::host::cache::RANGES_MAX;
 use crate::nouns::{
     Base, Caller, Class, ContainerId, INLINE_MAX, Ino, Name, Outcome, Piece, RangeSet, Record,
-    Store, Timestamp, Touched, touched,
+    Stamped, Store, Timestamp, Touched, touched,
 };
 
 /// What a record takes in a message with its names and its caller, about.
@@ -194,6 +194,17 @@ pub struct Logged {
 }
 
 impl Logged {
+    /// The change as it is sent, if it is a record or its store is known.
+    pub fn stamped(&self, store: Option<Store>) -> Option<Stamped> {
+        let record = match &self.change {
+            Change::Record(record) => record.clone(),
+            Change::Data(_) => Record::Store(store?),
+        };
+        let Logged { seq, time, operation, known, .. } = *self;
+        let caller = self.caller.clone();
+        Some(Stamped { seq, time, caller, operation, known, record })
+    }
+
     /// True of a store that a loss of power may have made outdated: a later change of its file may
     /// have been sent, and lost with the end of the log.
     pub(crate) fn may_be_outdated(&self) -> bool {

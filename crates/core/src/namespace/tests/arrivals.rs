@@ -23,7 +23,7 @@ fn waiting(txn: &mut MapTxn) -> u64 {
 }
 
 fn takes(txn: &mut MapTxn, more: u64, files: &[Ino]) -> bool {
-    admit(txn, VOLUME, more, files).unwrap().is_ok()
+    admit(txn, VOLUME, more, brought_for(files)).unwrap().is_ok()
 }
 
 fn chunk_piece(offset: u64, bytes: &[u8]) -> Piece {
@@ -63,6 +63,26 @@ fn what_came_counts_until_it_is_in_a_file_or_gone() {
     assert!(takes(&mut txn, u64::MAX, &[]));
 }
 
+/// The store of a host goes to the conflict copy that it has. It was told to bring the chunks, and
+/// they were refused, for ever.
+/// Proves S21.7.
+#[test]
+fn what_a_conflict_copy_holds_is_replaced_too() {
+    let (mut txn, mut tin) = limited();
+    let mut other = Client::new(&mut txn, 2, OWNER);
+    let file = tin.file(&mut txn, Ino::ROOT, "file");
+    let names = [[1; 300], [2; 300]].map(|bytes| arrive(&mut txn, &bytes));
+    let mine = pieces(&mut txn, file, vec![chunk_piece(0, &[1; 300])]);
+    let others = pieces(&mut txn, file, vec![chunk_piece(0, &[2; 300])]);
+    for client in [&mut tin, &mut other] {
+        client.proven.extend(names);
+    }
+    assert!(matches!(other.apply(&mut txn, others), Outcome::Done { .. }));
+    assert!(matches!(tin.apply(&mut txn, mine), Outcome::Conflict { .. }));
+    assert!(takes(&mut txn, 410, &[]) && !takes(&mut txn, 411, &[]));
+    assert!(takes(&mut txn, 1010, &[file]) && !takes(&mut txn, 1011, &[file]));
+}
+
 /// df shows the room that files take.
 /// Proves S21.7.
 #[test]
@@ -80,7 +100,7 @@ fn a_leaf_counts_instead_of_its_chunks() {
     let file = tin.file(&mut txn, Ino::ROOT, "file");
     let part = (arrive(&mut txn, &[1; 300]), 300);
     let mut staged = |txn: &mut MapTxn, parts: &[(Fingerprint, u32)]| {
-        let leaf = stage(txn, VOLUME, (parts, &[file]), &|_, _| true, NOW).unwrap();
+        let leaf = stage(txn, VOLUME, (parts, brought_for(&[file])), &|_, _| true, NOW).unwrap();
         tin.proven.extend(leaf.iter());
         leaf
     };
@@ -172,7 +192,8 @@ fn send(txn: &mut MapTxn, tin: &mut Client, ino: Ino, (_, parts, in_leaf): &Uplo
     let named = |which: &u8| (crate::chunk::fingerprint(&part(*which)), part(*which).len() as u32);
     let leaf: Vec<_> = run.iter().map(named).collect();
     let is_staged = !is_full && !run.is_empty();
-    let staged = is_staged.then(|| stage(txn, VOLUME, (&leaf, &[ino]), &|_, _| true, NOW).unwrap());
+    let staged = is_staged
+        .then(|| stage(txn, VOLUME, (&leaf, brought_for(&[ino])), &|_, _| true, NOW).unwrap());
     let (mut pieces, mut offset) = (Vec::new(), 0);
     let mut single = rest;
     match staged {

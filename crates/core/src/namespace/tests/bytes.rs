@@ -135,7 +135,8 @@ proptest! {
                         }
                         let proven =
                             |name: &Fingerprint, _: &ChunkPlace| tin.proven.contains(name);
-                        let leaf = stage(&mut txn, VOLUME, (&parts, &[]), &proven, NOW);
+                        let parts = (parts.as_slice(), brought_for(&[]));
+                        let leaf = stage(&mut txn, VOLUME, parts, &proven, NOW);
                         let leaf = leaf.unwrap().unwrap();
                         tin.proven.insert(leaf);
                         chunks.insert(leaf, bytes);

@@ -15,7 +15,7 @@ fn furnish(txn: &mut MapTxn, tin: &mut Client) -> Ino {
     let names = [&[1; 5000], &[2; 5000], &[3; 5000]].map(|bytes| arrive(txn, bytes));
     tin.proven.extend(names);
     let parts = [(names[1], 5000), (names[2], 5000)];
-    let leaf = stage(txn, VOLUME, (&parts, &[]), &|_, _| true, NOW).unwrap().unwrap();
+    let leaf = stage(txn, VOLUME, (&parts, brought_for(&[])), &|_, _| true, NOW).unwrap().unwrap();
     tin.proven.insert(leaf);
     let piece = |offset, bytes| Piece { offset, bytes };
     let pieces = vec![

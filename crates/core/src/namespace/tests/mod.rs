@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 
 use super::MapStore as MapTxn;
+use super::arrivals::BroughtFor;
 use super::*;
 use crate::nouns::{
     Attr, Base, Caller, Ino, Name, NewNode, Outcome, Piece, PieceBytes, RenameMode, Role, SetAttr,
@@ -41,6 +42,11 @@ pub(crate) fn store() -> MapTxn {
     let made = create_volume(&mut txn, "home", [7; 16], Timestamp::default()).unwrap();
     assert_eq!(made, Ok(VOLUME));
     txn
+}
+
+/// Chunks of the first client for `files`.
+pub(crate) fn brought_for(files: &[Ino]) -> BroughtFor<'_> {
+    BroughtFor { client: ClientId([1; 16]), files }
 }
 
 /// A client of the volume.

@@ -40,7 +40,9 @@ fn fill(txn: &mut MapTxn, tin: &mut Client, ino: Ino, parts: &[Part], in_leaves:
         if chunks.is_empty() {
             pieces.push(Piece { offset: at, bytes: PieceBytes::Hole { len } });
         } else if in_leaves {
-            let leaf = stage(txn, VOLUME, (&chunks, &[ino]), &|_, _| true, 0).unwrap().unwrap();
+            let leaf = stage(txn, VOLUME, (&chunks, brought_for(&[ino])), &|_, _| true, 0)
+                .unwrap()
+                .unwrap();
             tin.proven.insert(leaf);
             pieces.push(Piece { offset: at, bytes: PieceBytes::Leaf { leaf, len } });
         } else {

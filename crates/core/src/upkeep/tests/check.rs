@@ -7,6 +7,7 @@ use serde::de::DeserializeOwned;
 use super::*;
 use crate::chunk::fingerprint;
 use crate::namespace::rows::InodeRow;
+use crate::namespace::tests::brought_for;
 use crate::namespace::tests::model::{self, Model, op};
 use crate::nouns::Kind;
 use crate::upkeep::check::{self, Counts, Damage, Finding, Halt, Visitor};
@@ -77,7 +78,7 @@ fn furnish(txn: &mut MapTxn, tin: &mut Client) {
     let parts = [arrive(txn, &[3; 5000]), arrive(txn, &[4; 5000])].map(|name| (name, 5000));
     tin.proven.extend(parts.map(|(name, _)| name));
     let proven = |_: &Fingerprint, _: &ChunkPlace| true;
-    let leaf = stage(txn, VOLUME, (&parts, &[]), &proven, NOW).unwrap().unwrap();
+    let leaf = stage(txn, VOLUME, (&parts, brought_for(&[])), &proven, NOW).unwrap().unwrap();
     tin.proven.insert(leaf);
     let bytes = PieceBytes::Leaf { leaf, len: 10_000 };
     let (base, pieces) = (version(txn, file), vec![Piece { offset: 1 << 20, bytes }]);
@@ -88,7 +89,7 @@ fn furnish(txn: &mut MapTxn, tin: &mut Client) {
     tin.apply(txn, tear);
     // Things that nothing refers to yet, and a content that is not collected yet.
     arrive(txn, &[5; 5000]);
-    stage(txn, VOLUME, (&parts[..1], &[]), &proven, NOW).unwrap().unwrap();
+    stage(txn, VOLUME, (&parts[..1], brought_for(&[])), &proven, NOW).unwrap().unwrap();
     let many = tin.file(txn, dir, "many");
     let pieces = (0..300).map(|at| Piece { offset: at * 9, bytes: PieceBytes::Inline(vec![1]) });
     let (base, size) = (version(txn, many), 3000);

@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::chunk::fingerprint;
+use crate::namespace::tests::brought_for;
 use crate::upkeep::collect::{collect, packs};
 
 /// A store of whole chunks of these bytes, one after the other.
@@ -228,7 +229,9 @@ impl Scene {
     fn leaf(&mut self, ino: Ino, parts: &[u8]) {
         let named = parts.iter().map(|number| (arrive(&mut self.txn, &part(*number)), 100));
         let parts: Vec<_> = named.collect();
-        let leaf = stage(&mut self.txn, VOLUME, (&parts, &[]), &|_, _| true, NOW).unwrap().unwrap();
+        let leaf = stage(&mut self.txn, VOLUME, (&parts, brought_for(&[])), &|_, _| true, NOW)
+            .unwrap()
+            .unwrap();
         self.tin.proven.insert(leaf);
         let len = parts.len() as u64 * 100;
         let piece = Piece { offset: 0, bytes: PieceBytes::Leaf { leaf, len } };

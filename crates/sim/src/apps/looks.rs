@@ -6,9 +6,8 @@ use segue_core::host::call::{Answer, Call, FetchCall, Look, Seen};
 use segue_core::nouns::{Attr, Dentry, Ino, Name};
 use segue_core::refusal::Refusal;
 
-use super::Mount;
-use super::shell::Ran;
-use crate::apps::Stop;
+use super::Stop;
+use crate::client::{Mount, Ran};
 
 impl Mount {
     /// Looks, or stops at a question to the server. Then the operation begins anew.
@@ -24,7 +23,7 @@ impl Mount {
         match self.start_call(call, &[])? {
             Ran::Answered(answer) => Ok(answer?),
             Ran::Asks(asking) => Err(Stop::Ask(asking)),
-            Ran::Hears(_) | Ran::Pauses(..) | Ran::Later => Err(Stop::Later),
+            Ran::Hears(_) | Ran::Pauses(..) | Ran::Uploads | Ran::Later => Err(Stop::Later),
         }
     }
 
