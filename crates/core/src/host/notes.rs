@@ -30,11 +30,11 @@ impl Notes {
         self.files.is_empty() && self.used.is_empty() && self.tree.is_empty()
     }
 
-    /// The latest version in them.
+    /// The latest version in them that is believed. Changed data may be of one that the server is
+    /// known to have forgotten: a server that has it again would not tell what else it has not.
     pub fn latest(&self) -> Option<Version> {
         let nodes = self.tree.nodes.iter().filter_map(|(_, note)| note.as_ref());
-        let files = self.files.iter().map(|(_, note)| note.version);
-        nodes.map(|note| note.attr.latest()).chain(files).max()
+        nodes.map(|note| note.attr.latest()).max()
     }
 }
 
