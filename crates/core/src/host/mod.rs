@@ -24,6 +24,7 @@ use std::time::Duration;
 use self::action::{Action, CallId};
 use self::cache::{Scrap, Storms};
 use self::call::{FreeSpace, Handles, Keeping, Owner, Room, Running};
+use self::invariants::Turn;
 use self::log::{Bound, Pending};
 use self::send::{BATCH_MAX, BatchSizes, ServerDisk, Unsealed, UploadAhead, Waiters};
 use crate::host::cache::{FileData, FileNote, Nodes, Tree};
@@ -106,6 +107,8 @@ pub struct Host {
     held: BTreeSet<Ino>,
     next_seq: u64,
     seq_reserved: u64,
+    /// What is checked next.
+    turn: Turn,
 }
 
 /// What the user of a mount chose, and who that is.
@@ -230,6 +233,7 @@ impl Host {
             held: BTreeSet::new(),
             next_seq,
             seq_reserved: next_seq,
+            turn: Turn::default(),
         }
     }
 

@@ -55,7 +55,7 @@ impl<B> Group<B> {
     /// Takes its chunks.
     pub(super) fn take_along(&mut self) -> Vec<Chunk<B>> {
         let chunks = std::mem::take(&mut self.chunks);
-        debug_assert_eq!(bytes_of(&chunks), self.bytes, "its bytes are those of its chunks");
+        assert_eq!(bytes_of(&chunks), self.bytes, "its bytes are those of its chunks");
         self.bytes = 0;
         chunks
     }

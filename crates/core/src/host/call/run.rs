@@ -13,6 +13,11 @@ use crate::refusal::Refusal;
 impl Host {
     /// Takes in what happened. Carry out all actions before the next event of the same call.
     pub fn handle(&mut self, event: Event, now: Now) {
+        self.take(event, now);
+        self.check_in_turn();
+    }
+
+    fn take(&mut self, event: Event, now: Now) {
         match event {
             Event::Call { id, call } => {
                 assert!(!self.calls.contains_key(&id), "the number of a call is used once");

@@ -375,6 +375,29 @@ impl Queue {
         assert!(held.is_none(), "change {held:?} is held back, and gone");
     }
 
+    /// Panics if some changes within `range` are not counted. Returns the last of them.
+    pub(in crate::host) fn check_in_turn(
+        &self,
+        range: (Bound<u64>, Bound<u64>),
+        most: usize,
+    ) -> Option<u64> {
+        if self.items.is_empty() {
+            let counted = (self.bytes, self.bulk, self.maybe_outdated, self.waiting.len());
+            assert_eq!(counted, (0, 0, 0, 0), "an empty queue counts changes");
+        }
+        let mut last = None;
+        for (seq, item) in self.items.range(range).take(most) {
+            let is_counted = |ino: &Ino| {
+                self.waiting.get(ino).is_some_and(|waiting| waiting.changes.contains(seq))
+            };
+            let inodes = item.logged.change.inodes();
+            assert!(inodes.iter().all(is_counted), "change {seq} waits for its inodes");
+            assert!(self.bytes >= item.logged.change.bytes(), "the queue counts {seq}");
+            last = Some(*seq);
+        }
+        last
+    }
+
     /// Takes out change `seq`: it is settled.
     pub fn settle(&mut self, seq: u64) -> Option<Logged> {
         let logged = self.take_out(seq)?;
