@@ -84,6 +84,10 @@ pub struct Summary {
     pub passed_through: u64,
     /// Writes of memory maps.
     pub map_stores: u64,
+    /// Leaves that were made for stores.
+    pub leaves: u64,
+    /// Chunks that went as differences.
+    pub differences: u64,
     /// Times that a host's disk was put back.
     pub put_back: u64,
     /// Hosts that were made from another one's disk.
@@ -126,6 +130,8 @@ impl Summary {
         self.disk_errors += other.disk_errors;
         self.passed_through += other.passed_through;
         self.map_stores += other.map_stores;
+        self.leaves += other.leaves;
+        self.differences += other.differences;
         self.put_back += other.put_back;
         self.cloned += other.cloned;
         self.servers_put_back += other.servers_put_back;

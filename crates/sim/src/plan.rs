@@ -83,6 +83,8 @@ pub enum Bug {
     ClientForgetsSpoiled,
     /// The server does not count that files let go of chunks.
     ServerLeaksReferences,
+    /// The server does not look whether a difference leads to the chunk that is named.
+    ServerBelievesDifferences,
     /// The server welcomes a copied cache, and takes its records for those that it knows.
     ServerWelcomesCopies,
     /// A client sends its changes to any server that claims its volume.
@@ -144,6 +146,7 @@ impl Bug {
                 | Bug::ClientFillsStale
                 | Bug::ClientForgetsSpoiled
                 | Bug::ServerLeaksReferences
+                | Bug::ServerBelievesDifferences
                 | Bug::ClientMergesUnlike
                 | Bug::ClientForgetsMaps
         )

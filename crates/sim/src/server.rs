@@ -26,11 +26,11 @@ use segue_core::refusal::Refusal;
 use segue_core::upkeep::RemnantAges;
 use segue_core::wire::{Applied, Apply, Found, Hello, Refused, Reply, Request, Welcome};
 
-use crate::Violation;
 use crate::check::ledger::Ledger;
 use crate::plan::{Bug, Options};
 use crate::rng::Rng;
 use crate::store::{Disk, Txn, Written};
+use crate::{Summary, Violation};
 pub(crate) use chunks::{content, xattrs};
 use doors::Doors;
 pub(crate) use doors::{Holder, Origin};
@@ -73,6 +73,8 @@ pub(crate) struct Server {
     told_remnant: Option<Ino>,
     /// It knows that its clients are not alone.
     is_shared: bool,
+    /// What it did.
+    pub(crate) counts: Summary,
     bug: Option<Bug>,
 }
 
@@ -120,6 +122,7 @@ impl Server {
             ages: RemnantAges::default(),
             told_remnant: None,
             is_shared: options.remnants,
+            counts: Summary::default(),
             bug: options.bug,
         })
     }

@@ -485,6 +485,7 @@ impl World {
         self.now = Time(self.now.0 + Duration::from_secs(60));
         self.summary.virtual_time = self.now.0;
         self.summary.records = self.server.ledger.outcomes.len() as u64;
+        self.summary.add(&self.server.counts);
         let ids: Vec<ClientId> = (0..self.images.clients).map(id).collect();
         let reached = structure::check(&mut self.server, &ids)?;
         if let Some(model) = &self.model {
