@@ -178,9 +178,9 @@ fn what_is_put_back_or_cloned_loses_nothing() {
 /// which was put back has again stayed hidden (1925). A renamed file whose data were refused was
 /// read as so many zeros (294). A removed file that was written to through a handle stayed hidden
 /// (104117), or was sealed with bytes that were in no log (110984). A host believed a promise for a
-/// file that its own removal hid (109092). A host said that it knew a version which it had been told
-/// was forgotten, and heard nothing of others (173). The checker knew no version of what is left of
-/// a removed file (6009353), and waited for hosts that had not noticed a new server (7000146).
+/// file that its own removal hid (109092). A host told a version as known that was forgotten, and
+/// heard nothing of others (173). The checker knew no version of what is left of a removed file
+/// (6009353), and waited for hosts that had not noticed a new server (7000146).
 #[test]
 fn seeds_with_copies_that_failed_once_end_as_they_should() {
     let given = Options { copies: true, ..Options::default() };
