@@ -11,6 +11,7 @@ use crate::wire::Node;
 
 mod calls;
 mod cancel;
+mod clones;
 mod exchange;
 mod fetches;
 mod forgets;
@@ -29,6 +30,7 @@ mod recoveries;
 mod seals;
 mod sends;
 mod settles;
+mod similar;
 mod superseded;
 mod syncs;
 

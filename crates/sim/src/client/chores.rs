@@ -61,7 +61,7 @@ impl Mount {
             (whose, Ran::Asks(asking)) => self.remote.ask(whose, *asking, self.now),
             (Whose::Lane(_), Ran::Uploads) => {}
             (Whose::Merge, ran) => return self.merge_goes_on(ran),
-            (Whose::Lane(_), Ran::Answered(answer)) => return self.sent(answer),
+            (Whose::Lane(lane), Ran::Answered(answer)) => return self.sent(lane, answer),
             (Whose::Chore, Ran::Answered(_)) => {}
             (Whose::Chore, Ran::Pauses(id, time)) => {
                 self.chores.paused.push((id, Time(self.now.0 + time)));
@@ -85,15 +85,19 @@ impl Mount {
         Ok(())
     }
 
-    /// A call that sends batches is over.
-    fn sent(&mut self, answer: Result<Answer, Refusal>) -> Result<(), Violation> {
-        if answer == Err(Refusal::Protocol) {
-            return Err(Violation("an answer to no batch".into()));
-        }
-        // Else they are sent again, and answered the same.
-        self.remote.unsettled = matches!(answer, Err(Refusal::NoSpace | Refusal::Io));
-        if !self.remote.unsettled {
-            self.disk.tidy_log(&mut self.core, self.now);
+    /// A call that sends a batch is over.
+    fn sent(&mut self, lane: Lane, answer: Result<Answer, Refusal>) -> Result<(), Violation> {
+        match answer {
+            Err(Refusal::Protocol) => return Err(Violation("an answer to no batch".into())),
+            // It is sent again, and answered the same.
+            Err(Refusal::NoSpace | Refusal::Io) => drop(self.remote.unsettled.insert(lane)),
+            Err(_) => {}
+            Ok(answer) => {
+                if answer.has_sent || self.core.queue.is_empty() {
+                    self.remote.unsettled.remove(&lane);
+                }
+                self.disk.tidy_log(&mut self.core, self.now);
+            }
         }
         Ok(())
     }
@@ -176,7 +180,9 @@ impl Mount {
             self.remote.ask_for_visibility(self.now);
         }
         // Unless a batch that was sent twice is done the second time.
-        self.remote.unsettled |= is_full;
+        if let (Whose::Lane(lane), true) = (whose, is_full) {
+            self.remote.unsettled.insert(lane);
+        }
         Ok(is_full || asking.is_of_batch() && self.remote.door.is_shut_out)
     }
 

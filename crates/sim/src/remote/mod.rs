@@ -128,8 +128,8 @@ pub(crate) struct SimRemote {
     deliveries: BTreeMap<CallId, Delivering>,
     /// Missing bytes of files that are looked at or changed are fetched before they are read.
     pub(crate) reads_ahead: bool,
-    /// Outcomes came that could not be logged.
-    pub(crate) unsettled: bool,
+    /// Of these outcomes came that could not be logged.
+    pub(crate) unsettled: BTreeSet<Lane>,
     /// Other names that the host got, and lost histories that it heard of.
     pub(crate) counts: Summary,
     bug: Option<Bug>,
@@ -148,7 +148,7 @@ impl SimRemote {
             least: None,
             deliveries: BTreeMap::new(),
             reads_ahead: false,
-            unsettled: false,
+            unsettled: BTreeSet::new(),
             counts: Summary::default(),
             bug,
         }
@@ -199,7 +199,7 @@ impl SimRemote {
 
     /// True if the outcomes of changes are not known here, and may be known to the server.
     pub(crate) fn awaits_outcomes(&self) -> bool {
-        self.unsettled || Lane::ALL.into_iter().any(|lane| self.is_draining(lane))
+        !self.unsettled.is_empty() || Lane::ALL.into_iter().any(|lane| self.is_draining(lane))
     }
 
     /// True if changes of `lane` are under way.

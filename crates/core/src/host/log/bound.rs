@@ -146,6 +146,19 @@ mod tests {
 
     const MB: u64 = 1 << 20;
 
+    #[test]
+    fn a_program_is_slowed_near_the_bound_and_waits_at_it() {
+        let mut core = Host::new(100, 1);
+        core.settings.bound = Bound(64 * MB);
+        let waits = |core: &mut Host, log| {
+            core.measure_pending(log);
+            core.slow_down(MB, MB)
+        };
+        assert_eq!(waits(&mut core, MB), Some(Duration::ZERO));
+        assert!(waits(&mut core, 60 * MB).is_some_and(|wait| !wait.is_zero()));
+        assert_eq!(waits(&mut core, 64 * MB), None);
+    }
+
     proptest! {
         /// "near the bound writers are slowed, never refused silently": from nothing on, without a
         /// jump, and always for a while that ends.

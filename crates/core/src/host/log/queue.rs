@@ -57,7 +57,7 @@ pub enum Stage {
 }
 
 /// One of the queues.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Lane {
     /// Names and attributes, and small data as long as nothing else is in the other one.
     Metadata,
