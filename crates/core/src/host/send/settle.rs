@@ -63,11 +63,11 @@ impl Host {
                 let moved = self.learn(attrs, as_of);
                 let orphan = self.note_orphan(&logged.change, outcome);
                 let released = orphan.filter(|ino| self.ends_unsent(*ino)).map(Effect::Release);
-                if is_data && !attrs.iter().any(|attr| attr.ino == ino) {
-                    // It followed an earlier change of ours into that one's conflict copy.
-                    return self.give_up(seq, ino, &[]).into_iter().collect();
-                }
-                doubtful.into_iter().chain(replaced).chain(released).chain(moved).collect()
+                // It followed an earlier change of ours into that one's conflict copy.
+                let is_elsewhere = is_data && !attrs.iter().any(|attr| attr.ino == ino);
+                let given_up = is_elsewhere.then(|| self.give_up(seq, ino, &[])).flatten();
+                let own = doubtful.into_iter().chain(replaced).chain(released).chain(given_up);
+                own.chain(moved).collect()
             }
             Outcome::Conflict { parent, name, touched: attrs, .. } => {
                 self.tree.undo(&touched);

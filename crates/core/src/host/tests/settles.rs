@@ -193,3 +193,20 @@ fn an_answer_is_settled_up_to_the_first_outcome_that_is_not_final() {
     let (answered, not_yet) = split(vec![created()]);
     assert_eq!((answered.len(), not_yet), (1, None));
 }
+
+/// A store went to the conflict copy of an earlier one. The host had that copy in its cache too,
+/// and its kernel read the old data on.
+#[test]
+fn a_conflict_copy_that_is_cached_follows_the_store_that_went_to_it() {
+    let mut core = stored();
+    let at = |counter| Node { attr: attr(9, Kind::File, counter), target: None };
+    core.tree.install_node(at(2), Time::default());
+    core.file(Ino(9)).unwrap();
+    core.observe(Ino(9), version(2));
+    let mut shell = Shell::new();
+    let elsewhere = Outcome::Done { touched: vec![at(7).attr] };
+    let call = settle_call(&core, vec![created(), elsewhere]);
+    shell.call(&mut core, call).unwrap();
+    let forgets = |ino| shell.did.contains(&format!("ForgetData(Ino({ino}))"));
+    assert!(forgets(5) && forgets(9), "{:?}", shell.did);
+}
