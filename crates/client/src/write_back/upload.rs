@@ -67,7 +67,8 @@ impl WriteBack {
     ) -> Result<Made<Bytes>, Refusal> {
         let data: BTreeMap<u64, DataChange> = changes.iter().cloned().collect();
         let data = |seq: u64| data.get(&seq).ok_or(Refusal::Io);
-        let mut upload = Upload::new(changes, way, Sizes::default(), self.group_bytes());
+        let mut group_bytes = self.group_bytes();
+        let mut upload = Upload::new(changes, way, Sizes::default(), group_bytes);
         let (mut opened, mut source) = (0, None);
         let mut waits = JoinSet::new();
         loop {
@@ -119,14 +120,15 @@ impl WriteBack {
                         continue;
                     }
                 };
-                upload.handle(event, self.group_bytes());
+                upload.handle(event, group_bytes);
             }
             if let Some(made) = upload.take_made() {
                 return made;
             }
             // It always waits for something until it has ended.
             let event = waits.join_next().await.ok_or(Refusal::Io)?;
-            upload.handle(event.map_err(|_| Refusal::Io)?, self.group_bytes());
+            group_bytes = self.group_bytes();
+            upload.handle(event.map_err(|_| Refusal::Io)?, group_bytes);
         }
     }
 

@@ -11,7 +11,7 @@ use super::call::OpenFile;
 use crate::nouns::Ino;
 
 /// So many files, and so many changes, are checked after each event.
-const IN_TURN: usize = 2;
+const IN_TURN: usize = 1;
 
 /// The parts that were checked last.
 #[derive(Clone, Copy, Debug, Default)]

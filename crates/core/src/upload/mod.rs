@@ -305,7 +305,9 @@ impl<B: Clone, C: Clone> Upload<B, C> {
     fn wanted(&mut self, id: FlightId, indexes: &[u32]) {
         if let Some(flight) = self.flights.get_mut(&id) {
             let known = flight.wanted(indexes);
-            self.actions.push_back(Action::Progress(known));
+            if known > 0 {
+                self.actions.push_back(Action::Progress(known));
+            }
             self.put(id);
         }
     }
