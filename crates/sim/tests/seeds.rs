@@ -76,10 +76,11 @@ fn what_sessions_do_goes_in_their_order() {
 /// Behind a name that this host took back another one's was not seen (6149). The cleaner took what
 /// a loss of power brought back (20898). A host acknowledged outcomes that its store, older than
 /// the lost end of the log, had to be compared with (11015767). On a full volume a store that went
-/// to the host's conflict copy was sent for ever (540).
+/// to the host's conflict copy was sent for ever (540). An answer about extended attributes that an
+/// outcome had overtaken was believed (1883036632219810).
 #[test]
 fn seeds_of_the_swarm_that_failed_once_end_as_they_should() {
-    for seed in [540, 2103, 6149, 8031, 20_898, 11_015_767] {
+    for seed in [540, 2103, 1_883_036_632_219_810, 6149, 8031, 20_898, 11_015_767] {
         ends_well(seed, Options::default().swarm(seed));
     }
     ends_well(1788, Options { steps: 1000, ..Options::default() }.swarm(1788));

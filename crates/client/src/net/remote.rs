@@ -88,7 +88,7 @@ impl Remote {
             Ask::Same(files) => (Fact::Same(remote.compare(files.one, files.other).await?), None),
             Ask::Xattrs(ino) => {
                 let xattrs = remote.xattrs(ino).await?;
-                (Fact::Xattrs(xattrs.values.into_iter().collect()), None)
+                (Fact::Xattrs(xattrs), None)
             }
         };
         Ok(Told { fact, promised, asked })

@@ -16,12 +16,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::host::cache::{NodeNote, Promised, Scrap, Sight, XattrMap};
+use crate::host::cache::{NodeNote, Promised, Scrap, Sight};
 use crate::host::call::{Answer, Backing, Call, Kept};
 use crate::host::log::{Entry, Lane, Logged, Payload};
 use crate::nouns::{ContainerId, Dentry, Ino, Name, Outcome, Record, Time, Timestamp, Version};
 use crate::refusal::Refusal;
-use crate::wire::{Compare, History, Looked, Node, Page, Resume, Resumed};
+use crate::wire::{Compare, History, Looked, Node, Page, Resume, Resumed, Xattrs};
 
 /// Number of a call, which the shell chooses. No two calls that are not answered have the same.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -344,7 +344,7 @@ pub enum Fact {
     /// The page.
     Page(Page),
     /// Extended attributes.
-    Xattrs(XattrMap),
+    Xattrs(Xattrs),
     /// The files have the same bytes.
     Same(bool),
 }

@@ -20,7 +20,7 @@ const SENTENCE_MAX: usize = 30;
 /// "What", "who" and "whoever" in 1,000 words of all documents.
 const DOCUMENTS_SHARE_MAX: f64 = 8.0;
 /// The same in all line comments. It falls with the comments, and never rises; the goal is 12.
-const COMMENTS_SHARE_MAX: f64 = 19.6;
+const COMMENTS_SHARE_MAX: f64 = 18.6;
 /// Lines of a decision: half a page.
 const DECISION_LINES_MAX: usize = 42;
 

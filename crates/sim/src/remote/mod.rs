@@ -272,7 +272,7 @@ impl SimRemote {
             (_, Reply::Looked(looked)) => Ok(Fact::Name(looked)),
             (_, Reply::Page(page)) => Ok(Fact::Page(page)),
             (_, Reply::Compared(is_same)) => Ok(Fact::Same(is_same)),
-            (_, Reply::Xattrs(xattrs)) => Ok(Fact::Xattrs(xattrs.values.into_iter().collect())),
+            (_, Reply::Xattrs(xattrs)) => Ok(Fact::Xattrs(xattrs)),
             (_, Reply::Refused(refused)) => Err(refused.refusal),
             _ => Err(Refusal::Protocol),
         };

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::lifetime::Known;
 use super::tree::{NodeEntry, Tree};
-use crate::nouns::{Ino, Time, Timestamp};
+use crate::nouns::{Ino, Time, Timestamp, Version};
 use crate::persist::{self, Lm};
 
 /// Names and values of extended attributes.
@@ -34,12 +34,14 @@ impl Tree {
         }
     }
 
-    /// The server says what the extended attributes of `ino` are.
-    pub fn install_xattrs(&mut self, ino: Ino, map: XattrMap) {
+    /// The server says what the extended attributes of `ino` are as of `change`. An answer that an
+    /// outcome has overtaken is old.
+    pub fn install_xattrs(&mut self, ino: Ino, change: Version, map: XattrMap) {
         let Some(node) = self.nodes.get_mut(&ino) else { return };
         let is_known = node.xattrs.as_ref().is_some_and(|known| !known.is_old);
-        let xattrs = Some(Xattrs { map, is_old: false });
-        if (node.pending == 0 || !is_known) && node.xattrs != xattrs {
+        let is_old = change < node.attr.change;
+        let xattrs = Some(Xattrs { map, is_old });
+        if (node.pending == 0 && !is_old || !is_known) && node.xattrs != xattrs {
             node.xattrs = xattrs;
             self.unnoted.nodes.insert(ino);
         }
@@ -86,11 +88,15 @@ mod tests {
         let now = Time::default();
         tree.install_node(node(1), now);
         assert_eq!(tree.xattrs(Ino(5), now), Known::Unknown);
-        tree.install_xattrs(Ino(5), map(b"old"));
+        let version = |counter| Version { epoch: 1, counter };
+        tree.install_xattrs(Ino(5), version(1), map(b"old"));
         assert_eq!(tree.xattrs(Ino(5), now), Known::Fresh(&map(b"old")));
         tree.install_node(node(2), now);
         assert_eq!(tree.xattrs(Ino(5), now), Known::Stale(&map(b"old")));
-        tree.install_xattrs(Ino(5), map(b"new"));
+        tree.install_xattrs(Ino(5), version(2), map(b"new"));
+        assert_eq!(tree.xattrs(Ino(5), now), Known::Fresh(&map(b"new")));
+        // An answer from before the change comes late.
+        tree.install_xattrs(Ino(5), version(1), map(b"old"));
         assert_eq!(tree.xattrs(Ino(5), now), Known::Fresh(&map(b"new")));
     }
 }

@@ -28,8 +28,9 @@ impl Host {
                 Err(refusal) => Some(Err(refusal)),
             },
             Look::Xattrs(ino) => Some(told.and_then(|told| {
-                let Fact::Xattrs(map) = told.fact else { return Err(Refusal::Protocol) };
-                self.tree.install_xattrs(*ino, map);
+                let Fact::Xattrs(told) = told.fact else { return Err(Refusal::Protocol) };
+                let map = told.values.into_iter().collect();
+                self.tree.install_xattrs(*ino, told.change, map);
                 Ok(())
             })),
             Look::Same(files) => Some(told.and_then(|told| {

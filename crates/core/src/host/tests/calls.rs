@@ -4,13 +4,13 @@ use super::*;
 use crate::host::action::{
     Action, Ask, CallId, Deliver, Done, Event, Fact, Load, Noted, Now, Reach, Task, Told, Undone,
 };
-use crate::host::cache::{Way, XattrMap};
+use crate::host::cache::Way;
 use crate::host::call::{Answer, By, Call, EditCall, KeptAs, OpenFile, What};
 use crate::host::conflict::Duplicate;
 use crate::host::log::{Instead, Writers};
 use crate::host::send::Claim;
 use crate::nouns::Dentry;
-use crate::wire::{Looked, Node, Page};
+use crate::wire::{Looked, Node, Page, Xattrs};
 
 pub(super) const NOW: Now = Now {
     time: Time(Duration::from_secs(5)),
@@ -171,7 +171,7 @@ impl Shell {
             }
             Ask::Xattrs(_) => {
                 self.asked.push("xattrs");
-                Ok(Fact::Xattrs(XattrMap::new()))
+                Ok(Fact::Xattrs(Xattrs { change: Version::default(), values: Vec::new() }))
             }
         }
     }

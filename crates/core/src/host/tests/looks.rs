@@ -217,7 +217,7 @@ fn an_answer_to_another_question_is_not_believed() {
             action = go_on(&mut host, Ok(Done::Noted(Noted::default())), NOW);
         }
         assert!(matches!(action, Action::Query(..)));
-        let action = go_on(&mut host, told(Fact::Xattrs(Default::default())), NOW);
+        let action = go_on(&mut host, told(Fact::Same(true)), NOW);
         assert!(seen(action).is_err());
     }
 }
