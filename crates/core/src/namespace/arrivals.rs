@@ -83,9 +83,9 @@ pub struct BroughtFor<'a> {
     pub files: &'a [Ino],
 }
 
-/// Whether the volume takes `more` bytes, beside what came already. What they replace makes room,
-/// also in a conflict copy that the host's store goes to: who says no here and yes to the record
-/// would be asked for ever.
+/// Whether the volume takes `more` bytes, beside what came already. They replace the data of a file,
+/// or of the conflict copy to which the host's stores of it go. Chunks that are refused here must
+/// not be asked for when their record comes: the host would send both for ever.
 pub fn admit<S: MetaSnapshot>(
     snapshot: &mut S,
     volume: VolumeId,
@@ -100,10 +100,12 @@ pub fn admit<S: MetaSnapshot>(
     let mut replaced = 0_u64;
     for ino in of.files.iter().collect::<BTreeSet<_>>() {
         let copy = rows::get_row(snapshot, &keys::copy(of.client, *ino), "a copy's number")?;
+        let mut most = 0;
         for ino in [Some(*ino), copy].into_iter().flatten() {
             let row = rows::inode(snapshot, volume, ino)?;
-            replaced = replaced.saturating_add(row.map_or(0, |row| row.attr.allocated));
+            most = most.max(row.map_or(0, |row| row.attr.allocated));
         }
+        replaced = replaced.saturating_add(most);
     }
     let held = allocated.saturating_sub(replaced).saturating_add(bytes(snapshot, volume)?);
     let fits = held.saturating_add(more) <= limits.bytes_max();
