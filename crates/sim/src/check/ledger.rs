@@ -31,7 +31,7 @@ pub(crate) struct FileState {
     pub(crate) content: Vec<u8>,
     pub(crate) version: Version,
     /// Those that made it, or would have made the same.
-    made_by: Vec<OpId>,
+    pub(super) made_by: Vec<OpId>,
 }
 
 /// All that was committed.
@@ -41,13 +41,13 @@ pub(crate) struct Ledger {
     pub(crate) outcomes: BTreeMap<OpId, Outcome>,
     pub(crate) files: BTreeMap<Ino, FileState>,
     pub(crate) names: BTreeMap<LedgerName, Ino>,
-    copies: BTreeMap<(ClientId, Ino), Ino>,
+    pub(super) copies: BTreeMap<(ClientId, Ino), Ino>,
     /// Orphans that went when a client's process began.
     dropped: BTreeSet<(ClientId, Ino)>,
     /// What else went, by which record.
-    removed_by: BTreeMap<Ino, OpId>,
+    pub(super) removed_by: BTreeMap<Ino, OpId>,
     /// Before which of its records a host knows all outcomes, which the server may forget.
-    acked_below: BTreeMap<ClientId, u64>,
+    pub(super) acked_below: BTreeMap<ClientId, u64>,
     /// Changes that are what a loss of power left.
     pub(super) left: BTreeSet<(ClientId, u64)>,
     /// Every inode that was ever made.
@@ -104,12 +104,6 @@ impl Ledger {
         let bytes = bytes.ok_or_else(|| Violation("a leaf of chunks that never came".into()))?;
         self.leaves.insert(name, bytes.concat());
         Ok(())
-    }
-
-    /// `client` knows the outcomes of all its records before this one.
-    pub(crate) fn acked(&mut self, client: ClientId, below: u64) {
-        let known = self.acked_below.entry(client).or_default();
-        *known = below.max(*known);
     }
 
     /// A record was applied with `result`, and wrote `written`.
@@ -409,46 +403,6 @@ impl Ledger {
         self.removed_by.contains_key(&ino)
             || self.dropped.iter().any(|(_, dropped)| *dropped == ino)
             || self.lives.nameless.contains(&ino)
-    }
-
-    /// True if the host of `op`, a store, has changed the file later, or removed it by a record of
-    /// which it is `known` that it is.
-    fn is_outdated(&self, op: OpId, store: &Store, known: impl Fn(&OpId) -> bool) -> bool {
-        let made_after = self.made_after(op, store);
-        let is_later = |by: &OpId| by.client == op.client && by.seq > made_after;
-        let removed_by = self.removed_by.get(&store.ino).filter(|by| known(by));
-        self.is_rewritten(op, store, is_later) || removed_by.is_some_and(is_later)
-    }
-
-    /// True if the server may not have forgotten the outcome of `op`.
-    fn is_kept(&self, op: &OpId) -> bool {
-        self.acked_below.get(&op.client).is_none_or(|below| op.seq >= *below)
-    }
-
-    /// The last record of its host that `op`, a store, follows.
-    fn made_after(&self, op: OpId, store: &Store) -> u64 {
-        match self.base_left(op, store) {
-            None => op.seq,
-            Some(Base::Result(seq)) => seq,
-            Some(Base::Version(_)) => 0,
-        }
-    }
-
-    /// What `op`, a store, was made from, if it is what a loss of power left.
-    fn base_left(&self, op: OpId, store: &Store) -> Option<Base> {
-        self.left.contains(&(op.client, op.seq)).then_some(store.base)
-    }
-
-    /// True if a record that `is_later` made what the file has, or its copy.
-    fn is_rewritten(&self, op: OpId, store: &Store, is_later: impl Fn(&OpId) -> bool) -> bool {
-        let is_newer = |file: &FileState| match self.base_left(op, store) {
-            Some(Base::Version(version)) if file.version <= version => false,
-            _ => file.made_by.iter().any(&is_later),
-        };
-        let copy = self.copies.get(&(op.client, store.ino));
-        let files = [Some(&store.ino), copy].into_iter().flatten();
-        let named = files.filter(|ino| self.is_named(**ino));
-        named.filter_map(|ino| self.files.get(ino)).any(is_newer)
     }
 
     /// A copy is of that version, or there is none. Either way an empty file that nobody else

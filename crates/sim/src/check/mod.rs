@@ -11,6 +11,7 @@ pub(crate) mod ledger;
 pub(crate) mod lives;
 pub(crate) mod merged;
 mod ordered;
+mod outdated;
 pub(crate) mod promised;
 pub(crate) mod restart;
 pub(crate) mod structure;
