@@ -8,10 +8,9 @@ use segue_core::host::log::{Lane, Logged};
 use segue_core::host::send::Picked;
 use segue_core::nouns::Store;
 use segue_core::refusal::Refusal;
-use segue_core::upload::Way;
+use segue_core::upload::{self, Way};
 
 use crate::write_back::WriteBack;
-use crate::write_back::upload::changes_of;
 
 /// Uploads side by side: one is cut and offered while the other is sent.
 pub(crate) const UPLOADS: usize = 2;
@@ -93,7 +92,7 @@ impl WriteBack {
     }
 
     async fn upload(self: &Arc<Self>, picked: &[Logged]) -> Result<Vec<(u64, Store)>, Refusal> {
-        let made = self.make(Lane::Data.class(), changes_of(picked), Way::Ahead).await?;
+        let made = self.make(Lane::Data.class(), upload::changes_of(picked), Way::Ahead).await?;
         Ok(made.stores)
     }
 }

@@ -127,10 +127,8 @@ impl WriteBack {
         let class = lane.class();
         let Prepared { records, chunks } =
             match self.prepare(class, &batch, without.is_some()).await {
-                Err(refusal @ (Refusal::NoSpace | Refusal::Quota)) => {
-                    return Ok(Done::NoChunks(refusal));
-                }
-                prepared => prepared?,
+                Err(refusal) => return Done::without_chunks(refusal),
+                Ok(prepared) => prepared,
             };
         if self.remote.is_offline() {
             // It was not sent, and may still be cancelled.

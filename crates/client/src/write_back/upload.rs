@@ -7,7 +7,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use segue_core::host::log::{Change, DataChange, Logged};
+use segue_core::host::log::{DataChange, Logged};
 use segue_core::host::send::group_bytes;
 use segue_core::nouns::{Base, Class, Ino, Stamped};
 use segue_core::refusal::Refusal;
@@ -24,9 +24,6 @@ use crate::write_back::WriteBack;
 
 type ContainerEvent = Event<Bytes, Arc<Container>>;
 type ContainerPut = Put<Bytes, Arc<Container>>;
-
-/// Reads are as long as so many of the longest chunks.
-const WINDOW: usize = 4;
 
 /// The records of a batch, as they are sent.
 pub(crate) struct Prepared {
@@ -48,7 +45,7 @@ impl WriteBack {
             .iter()
             .filter_map(|logged| Some((logged.seq, self.store_sent_ahead(logged.seq)?)))
             .collect();
-        let mut left = changes_of(batch);
+        let mut left = upload::changes_of(batch);
         left.retain(|(seq, _)| !stores.contains_key(seq));
         let way = if named { Way::Named } else { Way::Along };
         let made = self.make(class, left, way).await?;
@@ -98,10 +95,10 @@ impl WriteBack {
                     }
                     Action::Cut(cutter, range) => {
                         let source = self.source(&mut source, opened, data(opened)?)?;
-                        let len = len_of(&range)?.min(cutter.longest() * WINDOW);
-                        let is_last = len == len_of(&range)?;
-                        let window = self.read_of(source.read(range.start, len))?;
-                        Event::Cut(Ok(upload::cut(&cutter, window.into(), is_last)))
+                        let window = upload::window(&cutter, &range);
+                        let bytes = self.read_of(source.read(window.start, len_of(&window)?))?;
+                        let is_last = window.end == range.end;
+                        Event::Cut(Ok(upload::cut(&cutter, bytes.into(), is_last)))
                     }
                     Action::Outline(ask) => {
                         waits.spawn(this.outline(ask));
@@ -244,15 +241,6 @@ impl WriteBack {
         let link = stats.map(|stats| (stats.rate, stats.base_rtt.unwrap_or_default()));
         group_bytes(link)
     }
-}
-
-/// The changes of data among these.
-pub(super) fn changes_of(changes: &[Logged]) -> Vec<(u64, DataChange)> {
-    let data = |logged: &Logged| match &logged.change {
-        Change::Data(data) => Some((logged.seq, data.clone())),
-        Change::Record(_) => None,
-    };
-    changes.iter().filter_map(data).collect()
 }
 
 fn len_of(range: &Range<u64>) -> Result<usize, Refusal> {

@@ -239,6 +239,17 @@ pub struct Deliver {
     pub without: Option<Refusal>,
 }
 
+impl Done {
+    /// The chunks of a batch are not at the server because of this. A quota or a full disk takes
+    /// none, and the batch goes on without.
+    pub fn without_chunks(refusal: Refusal) -> Result<Done, Refusal> {
+        match refusal {
+            Refusal::NoSpace | Refusal::Quota => Ok(Done::NoChunks(refusal)),
+            refusal => Err(refusal),
+        }
+    }
+}
+
 /// The answer of the server to a batch.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Delivered {

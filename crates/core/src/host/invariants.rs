@@ -29,9 +29,8 @@ impl Host {
     /// Panics if the parts whose turn it is contradict others.
     pub(super) fn check_in_turn(&mut self) {
         self.check_numbers();
-        let mut files = self.files.range(behind(self.turn.file)).take(IN_TURN);
         let mut last = None;
-        for (ino, file) in files.by_ref() {
+        for (ino, file) in self.files.range(behind(self.turn.file)).take(IN_TURN) {
             self.check_file(*ino, file);
             last = Some(*ino);
         }

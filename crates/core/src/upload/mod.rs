@@ -29,7 +29,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::chunk::{Cutter, fingerprint};
-use crate::host::log::DataChange;
+use crate::host::log::{Change, DataChange, Logged};
 use crate::nouns::{Fingerprint, Ino, Store, Version};
 use crate::refusal::Refusal;
 use crate::wire::{Leaf, Outline, Outlined, Staged};
@@ -43,6 +43,8 @@ pub use sizes::Sizes;
 
 /// Groups on their way at once: one more than are cut.
 const FLYING_MAX: usize = 2;
+/// Reads are as long as so many of the longest chunks.
+const WINDOW: u64 = 4;
 /// Most pieces of one store: half of what a session of the server remembers to have got, and of
 /// what fits into a message.
 const PIECES_MAX: usize = 1 << 16;
@@ -329,6 +331,21 @@ impl<B: Clone, C: Clone> Upload<B, C> {
             None => drop(self.flights.remove(&id)),
         }
     }
+}
+
+/// The changes of data among these.
+pub fn changes_of(batch: &[Logged]) -> Vec<(u64, DataChange)> {
+    let data = |logged: &Logged| match &logged.change {
+        Change::Data(data) => Some((logged.seq, data.clone())),
+        Change::Record(_) => None,
+    };
+    batch.iter().filter_map(data).collect()
+}
+
+/// The first part of a range that is read at once for [`Action::Cut`].
+pub fn window(cutter: &Cutter, range: &Range<u64>) -> Range<u64> {
+    let longest = cutter.longest() as u64 * WINDOW;
+    range.start..range.end.min(range.start.saturating_add(longest))
 }
 
 /// Cuts a window of a file, which ends with the part that is cut if it `is_last`.

@@ -81,10 +81,7 @@ impl SimRemote {
                 self.deliveries.insert(call, delivering);
                 Sent::Uploads
             }
-            Some(Err(refusal @ (Refusal::NoSpace | Refusal::Quota))) => {
-                Sent::Ended(Ok(Done::NoChunks(refusal)))
-            }
-            Some(Err(refusal)) => Sent::Ended(Err(refusal.into())),
+            Some(Err(refusal)) => Sent::Ended(Done::without_chunks(refusal).map_err(Undone::from)),
             Some(Ok(made)) => {
                 let asking = Self::apply((core, disk), (call, delivering.deliver), made, now)?;
                 Sent::Asks(asking)

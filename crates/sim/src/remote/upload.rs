@@ -27,10 +27,6 @@ const GROUP_BYTES: usize = 128;
 const LARGE_GROUP_BYTES: usize = 4096;
 /// So many bytes are a large batch.
 const LARGE: u64 = 2048;
-/// So many other files may be a basis.
-const ALIKE_MAX: usize = 2;
-/// A window is so many of the longest chunks.
-const WINDOW: u64 = 4;
 
 /// A file on the disk that has, or had, the bytes of a basis.
 type Copy = (Ino, ContainerId);
@@ -59,11 +55,7 @@ pub(crate) enum Waits {
 
 impl Delivering {
     pub(super) fn new(deliver: Deliver, least: Option<usize>) -> Delivering {
-        let data = deliver.batch.iter().filter_map(|logged| match &logged.change {
-            Change::Data(data) => Some((logged.seq, data.clone())),
-            Change::Record(_) => None,
-        });
-        let data: Vec<_> = data.collect();
+        let data = upload::changes_of(&deliver.batch);
         let is_large = data.iter().map(|(_, data)| data.size).sum::<u64>() >= LARGE;
         let way = if deliver.without.is_some() { Way::Named } else { Way::Along };
         let group_bytes = if is_large { LARGE_GROUP_BYTES } else { GROUP_BYTES };
@@ -174,8 +166,7 @@ impl SimRemote {
                 Event::Read(Ok(bytes))
             }
             Action::Cut(cutter, range) => {
-                let window = WINDOW * cutter.longest() as u64;
-                let part = range.start..range.end.min(range.start + window);
+                let part = upload::window(&cutter, &range);
                 let bytes = disk.source(core, (seq, delivering.data(seq)?), &part);
                 let cuts = upload::cut(&cutter, bytes.into(), part.end == range.end);
                 delivering.remember(range.start, &cuts);
@@ -302,17 +293,16 @@ fn bases(
     disk: &HostDisk,
     (seq, data): (u64, &DataChange),
 ) -> Vec<Candidate<Copy>> {
-    let ino = data.ino;
-    // Its own bytes have changed since.
-    let copy = Some((ino, data.container));
-    let own = core.stored_version(ino).map(|version| Candidate { ino, version, copy });
-    let others = core.alike(ino, seq).into_iter().take(ALIKE_MAX).filter_map(|ino| {
+    let bases = core.bases(data.ino, seq);
+    let candidate = |ino| {
         disk.load(core, ino).ok();
         let version = core.stored_version(ino)?;
-        let copy = core.clean_copy(ino).filter(|copy| copy.version == version);
-        Some(Candidate { ino, version, copy: copy.map(|copy| (ino, copy.container)) })
-    });
-    own.into_iter().chain(others.collect::<Vec<_>>()).collect()
+        let clean = core.clean_copy(ino).filter(|copy| copy.version == version);
+        // The bytes of the file itself have changed since.
+        let own = (ino == data.ino).then_some((ino, data.container));
+        Some(Candidate { ino, version, copy: own.or(clean.map(|copy| (ino, copy.container))) })
+    };
+    bases.into_iter().filter_map(candidate).collect()
 }
 
 /// The first run of bytes that are not zeros.

@@ -8,6 +8,8 @@ use crate::nouns::{ContainerId, Ino, Kind, Name, Record, RenameMode, Version};
 
 /// Smaller stores have no basis: to offer their chunks costs a kilobyte.
 pub const BASIS_MIN: u64 = 1 << 20;
+/// So many other files may be a basis.
+const BASES_MAX: usize = 2;
 /// So many changes behind a store are looked at for a rename of its file.
 const CHANGES_MAX: usize = 256;
 /// So many names of its directory are.
@@ -45,9 +47,15 @@ impl Host {
         known.filter(|version| *version != Version::default())
     }
 
+    /// The files of which a version may be a basis for change `seq` of `ino`, the likeliest first:
+    /// its own earlier version, and those that are most like it.
+    pub fn bases(&self, ino: Ino, seq: u64) -> Vec<Ino> {
+        [ino].into_iter().chain(self.alike(ino, seq).into_iter().take(BASES_MAX)).collect()
+    }
+
     /// The files that the data of change `seq` of `ino` may be most like, the likeliest first: what
     /// `ino` replaces, and what is called almost like it and is not much smaller.
-    pub fn alike(&self, ino: Ino, seq: u64) -> Vec<Ino> {
+    fn alike(&self, ino: Ino, seq: u64) -> Vec<Ino> {
         let Some(size) = self.tree.peek(ino).map(|attr| attr.size) else { return Vec::new() };
         let replaced =
             self.queue.iter_from(seq).take(CHANGES_MAX).find_map(|logged| match &logged.change {

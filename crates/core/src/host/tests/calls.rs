@@ -66,6 +66,11 @@ impl Shell {
         Shell { outcomes, ..self }
     }
 
+    /// The kinds of the changes in its log.
+    pub(super) fn kinds(&self) -> Vec<&'static str> {
+        self.log.iter().filter_map(Entry::change).map(|logged| logged.change.kind()).collect()
+    }
+
     pub(super) fn failing(at: usize, refusal: Refusal, is_logged: bool) -> Shell {
         Shell { fails: Some((at, Undone { refusal, is_logged })), ..Shell::new() }
     }

@@ -33,9 +33,7 @@ fn a_clone_is_logged_and_waits_for_the_server() {
     let mut core = two_files();
     let mut shell = Shell::new().settling(done());
     shell.call(&mut core, clone(0, 10)).unwrap();
-    let kinds: Vec<_> =
-        shell.log.iter().filter_map(Entry::change).map(|logged| logged.change.kind()).collect();
-    assert_eq!(kinds, ["clone"]);
+    assert_eq!(shell.kinds(), ["clone"]);
     assert_eq!(shell.did.last().map(String::as_str), Some("await"));
     assert!(!core.is_cloning(TO), "the server has said so");
 }

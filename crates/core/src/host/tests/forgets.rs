@@ -52,8 +52,8 @@ fn what_is_ahead_of_the_server_stays() {
     let mut shell = Shell::new();
     shell.call(&mut core, forget).unwrap();
     assert_eq!((shell.did.len(), is_valid(&core)), (2, true));
-    // Seed 173 of the swarm with copies: its next server had that version again, and not what the
-    // one before had told, and was asked by the latest version that is noted.
+    // The next server may have version 3 again, and lack others. It tells that only to a host whose
+    // latest noted version it does not have (seed 173 of the swarm with copies).
     assert!(core.take_notes().latest() <= Some(version(2)), "of what is ahead");
 }
 

@@ -56,10 +56,6 @@ fn directories(there: Option<Attr>) -> Vec<Truth> {
     known
 }
 
-fn changes(shell: &Shell) -> Vec<&'static str> {
-    shell.log.iter().filter_map(Entry::change).map(|logged| logged.change.kind()).collect()
-}
-
 /// File `ino` went from one directory to the other, or is gone.
 fn done(ino: u64) -> Outcome {
     let directories = [1, 5, 6].map(|ino| attr(ino, Kind::Directory, 2));
@@ -71,7 +67,7 @@ fn what_is_in_one_directory_is_moved_into_the_other_and_the_one_goes() {
     let mut shell = Shell::knowing(directories(None)).settling(vec![done(7), done(8)]);
     let mut core = core();
     shell.call(&mut core, merge()).unwrap();
-    assert_eq!(changes(&shell), ["rename", "rename", "rmdir"]);
+    assert_eq!(shell.kinds(), ["rename", "rename", "rmdir"]);
     let moved = shell.log.iter().filter_map(|entry| match &entry.change()?.change {
         Change::Record(Record::Rename { ino, to_parent, to_name, .. }) => {
             Some((*ino, *to_parent, to_name.clone()))
@@ -90,7 +86,7 @@ fn a_file_goes_if_it_is_the_same_and_is_moved_beside_if_it_is_not() {
         known.push(Truth::Same(Ino(8), Ino(9), is_same));
         let mut shell = Shell::knowing(known).settling(vec![done(7), done(8)]);
         shell.call(&mut core(), merge()).unwrap();
-        assert_eq!(changes(&shell), ["rename", kind, "rmdir"]);
+        assert_eq!(shell.kinds(), ["rename", kind, "rmdir"]);
     }
 }
 
@@ -100,7 +96,7 @@ fn a_file_that_cannot_be_compared_yet_stays_and_the_directory_with_it() {
     let known = directories(Some(file(9, 4)));
     let mut shell = Shell::knowing(known).settling(vec![done(7)]);
     assert_eq!(shell.call(&mut core(), merge()), Err(Refusal::NotEmpty));
-    assert_eq!(changes(&shell), ["rename"]);
+    assert_eq!(shell.kinds(), ["rename"]);
 }
 
 #[test]
@@ -109,7 +105,7 @@ fn a_refused_move_ends_the_merge_and_nothing_is_removed() {
     let mut shell = Shell::knowing(directories(None)).settling(vec![done(7), refused]);
     let mut core = core();
     assert_eq!(shell.call(&mut core, merge()), Err(Refusal::Quota));
-    assert_eq!(changes(&shell), ["rename", "rename"]);
+    assert_eq!(shell.kinds(), ["rename", "rename"]);
     assert!(core.waiters.is_empty() && core.calls() == 0);
 }
 
@@ -123,7 +119,7 @@ fn what_was_moved_beside_another_file_is_kept_and_merged_later() {
     let mut core = core();
     // The listing of this test's server still has the name.
     shell.call(&mut core, merge()).unwrap_err();
-    assert_eq!(changes(&shell), ["rename", "rename"]);
+    assert_eq!(shell.kinds(), ["rename", "rename"]);
     assert_eq!(shell.kept, [2], "the move");
     let duplicate = shell.duplicates.pop().expect("a copy");
     assert_eq!(
@@ -144,7 +140,7 @@ fn a_file_beside_another_one_goes_only_if_it_is_the_same() {
         let mut shell = Shell::knowing(known).settling(vec![done(7)]);
         let mut core = core();
         assert_eq!(shell.call(&mut core, merge()).map(drop), answer);
-        assert_eq!(changes(&shell), log);
+        assert_eq!(shell.kinds(), log);
         // Two versions that differ are not compared again.
         shell.asked.clear();
         if same == Some(false) {
@@ -164,7 +160,7 @@ fn a_file_that_is_open_or_not_stored_is_left() {
             false => core.tree.mark(OTHER),
         }
         assert_eq!(shell.call(&mut core, merge()), Err(Refusal::Changed));
-        assert!(changes(&shell).is_empty() && !shell.asked.contains(&"same"));
+        assert!(shell.kinds().is_empty() && !shell.asked.contains(&"same"));
     }
 }
 

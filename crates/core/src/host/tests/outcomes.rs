@@ -25,10 +25,6 @@ fn waiting(known: Vec<Truth>, outcomes: Vec<Outcome>) -> (Host, Shell) {
     (core, Shell::knowing(truth).settling(outcomes))
 }
 
-fn kinds(shell: &Shell) -> Vec<&'static str> {
-    shell.log.iter().filter_map(Entry::change).map(|logged| logged.change.kind()).collect()
-}
-
 fn made_beside() -> Outcome {
     let touched = vec![attr(1, Kind::Directory, 2), attr(9, Kind::File, 2)];
     let (parent, name) = (Ino::ROOT, name("new.conflict"));
@@ -43,7 +39,7 @@ fn what_another_host_made_first_is_said_to_exist_and_the_own_one_goes() {
     let create = NameCall::Create { at: at("new"), node, mode: 0o644, exclusive: true };
     let answer = shell.call(&mut core, Call::Name(create, caller()));
     assert_eq!(answer, Err(Refusal::Exists));
-    assert_eq!(kinds(&shell), ["create", "unlink"]);
+    assert_eq!(shell.kinds(), ["create", "unlink"]);
     let removed = core.queue.iter().next().map(|(logged, _)| logged.change.clone());
     let unlink =
         Record::Unlink { parent: Ino::ROOT, name: name("new.conflict"), ino: Ino(9), open: false };
@@ -59,7 +55,7 @@ fn what_was_renamed_beside_another_file_gets_its_old_name_again() {
     let (from, to, flag) = (at("old"), at("new"), RenameFlag::NoReplace);
     let rename = NameCall::Rename { from, to, flag };
     assert_eq!(shell.call(&mut core, Call::Name(rename, caller())), Err(Refusal::Exists));
-    assert_eq!(kinds(&shell), ["rename", "rename"]);
+    assert_eq!(shell.kinds(), ["rename", "rename"]);
     let back = core.queue.iter().next().map(|(logged, _)| logged.change.clone());
     let Some(Change::Record(Record::Rename { from_name, to_name, .. })) = back else {
         panic!("{back:?}");

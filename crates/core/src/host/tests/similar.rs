@@ -24,10 +24,9 @@ fn the_likeliest_is_of_nearly_the_same_size_and_name() {
     let files =
         [("disk.img", 100), ("disk.img.old", 98), ("disk.img~", 60), ("other", 100), ("disk", 9)];
     let core = named(&files);
-    assert_eq!(core.alike(Ino(5), 1), [Ino(6), Ino(7)], "no smaller one than half of it");
-    assert_eq!(core.alike(Ino(9), 1).len(), 3, "it is still written");
-    assert_eq!(core.alike(Ino(8), 1), []);
-    assert_eq!(core.alike(Ino(99), 1), []);
+    assert_eq!(core.bases(Ino(5), 1), [5, 6, 7].map(Ino), "no smaller one than half of it");
+    assert_eq!(core.bases(Ino(9), 1), [9, 7, 6].map(Ino), "it is still written");
+    assert_eq!(core.bases(Ino(8), 1), [Ino(8)]);
 }
 
 #[test]
@@ -44,24 +43,13 @@ fn the_file_that_is_replaced_comes_first() {
     };
     let draft = core.draft_change(rename, Caller::default(), Timestamp::default());
     core.admit(draft, Time::default());
-    assert_eq!(core.alike(Ino(6), 1)[0], Ino(5));
+    assert_eq!(core.bases(Ino(6), 1)[..2], [Ino(6), Ino(5)]);
 }
 
 #[test]
 fn a_file_that_the_server_does_not_know_has_no_stored_version() {
-    let mut core = named(&[("a", 10)]);
-    assert_eq!(core.stored_version(Ino(5)), Some(version(3)));
-    let create = Record::Create {
-        parent: Ino::ROOT,
-        name: name("b"),
-        ino: Ino(9),
-        node: NewNode::File,
-        mode: 0o644,
-        uid: 0,
-        gid: 0,
-    };
-    let draft = core.draft_change(create, Caller::default(), Timestamp::default());
-    core.admit(draft, Time::default());
-    assert_eq!(core.stored_version(Ino(9)), None);
-    assert_eq!(core.stored_version(Ino(99)), None);
+    assert_eq!(named(&[("a", 10)]).stored_version(Ino(5)), Some(version(3)));
+    let mut core = core();
+    create(&mut core);
+    assert_eq!([5, 99].map(|ino| core.stored_version(Ino(ino))), [None; 2]);
 }
