@@ -83,9 +83,9 @@ pub struct BroughtFor<'a> {
     pub files: &'a [Ino],
 }
 
-/// Whether the volume takes `more` bytes, beside what came already. They replace the data of a file,
-/// or of the conflict copy to which the host's stores of it go. Chunks that are refused here must
-/// not be asked for when their record comes: the host would send both for ever.
+/// Whether the volume takes `more` bytes, beside what came already. They replace the data of a
+/// file, or of the conflict copy to which the host's stores of it go. Chunks that are refused here
+/// must not be asked for when their record comes: the host would send both for ever.
 pub fn admit<S: MetaSnapshot>(
     snapshot: &mut S,
     volume: VolumeId,
