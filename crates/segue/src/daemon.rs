@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use crate::exit::{Exit, Failure};
 use crate::log_file::LogFile;
 use crate::output::{self, Progress, Share};
+use crate::process::bequeath_standard_files_only;
 
 /// Hidden argument that tells a child that its stdout is the pipe to a parent.
 pub(crate) const READY_FLAG: &str = "--ready-on-stdout";
@@ -51,6 +52,7 @@ pub(crate) fn launch(
     let start_failed = |error| Failure::io("cannot start the background process", &error);
     let log_handle = log_file.try_clone().map_err(start_failed)?;
     let program = std::env::current_exe().map_err(start_failed)?;
+    bequeath_standard_files_only();
     let mut child = Command::new(program)
         .args(arguments)
         .stdin(if input.is_some() { Stdio::piped() } else { Stdio::null() })

@@ -1,7 +1,7 @@
-//! Processes: the one behind a socket, killing it, waiting for its end, and the end of this one
-//! after a panic.
+//! Processes: the one behind a socket, killing it, waiting for its end, the files that a daemon
+//! inherits, and the end of this process after a panic.
 
-#![allow(unsafe_code, reason = "no library asks a socket for its peer's process")]
+#![allow(unsafe_code, reason = "no library does these calls")]
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -9,6 +9,18 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// Has programs that this process starts inherit only the standard files. A file of a mount that
+/// the user's shell has open would keep that mount busy for a daemon's life.
+pub(crate) fn bequeath_standard_files_only() {
+    let after_stderr = 3;
+    // SAFETY: it closes nothing here: the mark counts when another program begins. A kernel before
+    // 5.11 does not know the mark, and its daemons inherit the files.
+    unsafe { libc::close_range(after_stderr, libc::c_uint::MAX, CLOSE_AT_EXEC) };
+}
+
+/// The mark `CLOSE_RANGE_CLOEXEC`.
+const CLOSE_AT_EXEC: i32 = 4;
 
 /// Linux 6.5; the C library's header does not have it everywhere.
 const SO_PEERPIDFD: i32 = 77;

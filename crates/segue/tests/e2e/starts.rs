@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
+use segue_bed::{run, run_detaching};
+
 use crate::world::{Ended, World, arg, eventually, segue};
 
 /// A server that started while a command ran had failed: a job that looked at it at boot kept it
@@ -38,6 +40,25 @@ fn a_server_starts_beside_commands_and_they_succeed() {
         started.unwrap_or_else(|error| panic!("round {round}: {error}"));
         assert!(failed.is_empty(), "round {round}: {failed:?}");
     }
+}
+
+/// A daemon had kept open whatever the shell had open that started it.
+#[test]
+fn a_daemon_keeps_no_file_of_its_shell() {
+    let Some(world) = World::new() else { return };
+    let mut first = world.mount(&world.a);
+    let file = first.path().join("file");
+    let second = world.a.mkdir("second").unwrap();
+    let script = "exec 7> \"$1\"; shift; \"$@\"";
+    let mut command = world.a.command("sh");
+    let cache = world.a.dir().join("second-cache");
+    let option = format!("cache-dir={}", cache.display());
+    let url = world.url(&world.a);
+    command.args(["-euc", script, "sh", arg(&file), env!("CARGO_BIN_EXE_segue"), "mount"]);
+    command.args([&url, arg(&second), "-o", &option]);
+    run_detaching(&mut command, &world.a.dir().join("second.log")).unwrap();
+    first.umount(&[]).unwrap();
+    run(world.a.command("segue").args(["umount", arg(&second)])).unwrap();
 }
 
 /// A server that cannot have its data directory says which process has it, and by which command.
