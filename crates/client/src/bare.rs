@@ -98,7 +98,8 @@ pub fn uncommitted(directory: &Path) -> Result<Uncommitted, MountError> {
         core.load(ino, left.file(ino));
         take_mapped(&mut core, ino, id);
     }
-    let named = core.queue.iter().flat_map(|(logged, _)| logged.change.touched().inodes).collect();
+    let named =
+        core.queue().iter().flat_map(|(logged, _)| logged.change.touched().inodes).collect();
     load_path(&left, &mut core, named);
     let redone = left.redone;
     Ok(Uncommitted { directory: directory.into(), core, redone, index, damage })
@@ -110,14 +111,14 @@ fn load_path(left: &ReadOnly<'_>, core: &mut Host, mut inodes: Vec<Ino>) {
     while let Some(ino) = inodes.pop() {
         if let Some(note) = left.node(ino).filter(|_| seen.insert(ino)) {
             inodes.extend(note.place.as_ref().map(|(directory, _)| *directory));
-            core.tree.install_note(note);
+            core.found_in_index(note);
         }
     }
 }
 
 /// Takes a container to which maps may have written as written in full.
 fn take_mapped(core: &mut Host, ino: Ino, id: ContainerId) {
-    let Some(attr) = core.tree.peek(ino).copied().filter(|_| core.container(ino) == Some(id))
+    let Some(attr) = core.tree().peek(ino).copied().filter(|_| core.container(ino) == Some(id))
     else {
         return;
     };
@@ -254,11 +255,11 @@ impl Uncommitted {
             bytes: logged.change.bytes(),
             time: logged.time.secs,
         };
-        self.core.queue.iter().map(|(logged, _)| change(logged)).collect()
+        self.core.queue().iter().map(|(logged, _)| change(logged)).collect()
     }
 
     fn path(&self, change: &Change) -> String {
-        let below = |directory: Ino, name: &Name| match self.core.tree.path(directory) {
+        let below = |directory: Ino, name: &Name| match self.core.tree().path(directory) {
             path if path.is_empty() => name.to_string(),
             path => format!("{path}/{name}"),
         };
@@ -271,14 +272,14 @@ impl Uncommitted {
             }) => {
                 format!("{} -> {}", below(*from_parent, from_name), below(*to_parent, to_name))
             }
-            change => self.core.tree.path(change.ino()),
+            change => self.core.tree().path(change.ino()),
         }
     }
 
     /// The files with data that were not committed, by path.
     pub fn files(&self) -> Vec<LeftFile> {
         let mut files: BTreeMap<Ino, LeftFile> = BTreeMap::new();
-        for (logged, _) in self.core.queue.iter() {
+        for (logged, _) in self.core.queue().iter() {
             let (ino, size, mtime) = match &logged.change {
                 Change::Data(data) => (data.ino, data.size, data.mtime),
                 Change::Record(Record::Create { ino, node: NewNode::File, .. }) => {
@@ -286,14 +287,14 @@ impl Uncommitted {
                 }
                 Change::Record(_) => continue,
             };
-            let here_bytes = self.core.files.get(&ino).map_or(0, |file| {
+            let here_bytes = self.core.data_of(ino).map_or(0, |file| {
                 file.valid().within(0..size).map(|range| range.end - range.start).sum()
             });
-            let path = self.core.tree.path(ino);
+            let path = self.core.tree().path(ino);
             let file = LeftFile { path, ino: ino.0, size, here_bytes, mtime: mtime.secs };
             files.insert(ino, file);
         }
-        files.retain(|ino, _| self.core.tree.peek(*ino).is_none_or(|attr| attr.nlink > 0));
+        files.retain(|ino, _| self.core.tree().peek(*ino).is_none_or(|attr| attr.nlink > 0));
         let mut files: Vec<LeftFile> = files.into_values().collect();
         files.sort_by(|a, b| a.path.cmp(&b.path));
         files
@@ -303,7 +304,7 @@ impl Uncommitted {
     /// of each where it is, or why it is not there.
     pub fn extract(&self, to: &Path, mut tell: impl FnMut(&LeftFile, Result<PathBuf, MountError>)) {
         for file in self.files() {
-            let path = to.join(safe(&self.core.tree.path_bytes(Ino(file.ino))));
+            let path = to.join(safe(&self.core.tree().path_bytes(Ino(file.ino))));
             let made = match make(&path) {
                 // Something else stands where a directory is to be.
                 Err(_) => make(&to.join(format!("#{}", file.ino))),
@@ -324,7 +325,7 @@ impl Uncommitted {
     pub(crate) fn fill(&self, file: &LeftFile, out: &File) -> io::Result<()> {
         out.set_len(file.size)?;
         let ino = Ino(file.ino);
-        let Some(data) = self.core.files.get(&ino) else { return Ok(()) };
+        let Some(data) = self.core.data_of(ino) else { return Ok(()) };
         let key = (ino, data.container());
         if let ReadContainer::There(container) = read_container(&self.directory, key)? {
             for range in data.valid().within(0..file.size) {

@@ -25,7 +25,7 @@ impl SharedHost {
     pub(crate) fn lock(&self) -> Held<'_, Host> {
         let mut host = self.host.lock();
         let (session, answered) = self.remote.session();
-        host.tree.follow(session, answered);
+        host.follow_session(session, answered);
         host
     }
 
@@ -33,7 +33,7 @@ impl SharedHost {
     /// up under the lock: nobody goes back to the round of an earlier one.
     pub(crate) fn lock_ahead(&self) -> Held<'_, Host> {
         let mut host = self.lock();
-        host.ahead.follow(match self.remote.link().state() {
+        host.follow_connection(match self.remote.link().state() {
             LinkState::Online { welcome, .. } => Some(welcome.nonce),
             _ => None,
         });

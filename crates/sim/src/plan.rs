@@ -117,6 +117,7 @@ impl Bug {
             Bug::ClientForgetsTorn => Some(Fault::ForgetsBegun),
             Bug::ClientMergesUnlike => Some(Fault::MergesUnlike),
             Bug::ClientKeepsBacking => Some(Fault::KeepsBacking),
+            Bug::ClientEvictsPending => Some(Fault::EvictsPending),
             _ => None,
         }
     }

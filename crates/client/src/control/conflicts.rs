@@ -51,7 +51,7 @@ pub(super) async fn conflict_list(mount: &Mount) -> Vec<Conflict> {
         let attr = found.ok().flatten();
         list.push(Conflict {
             kind: ConflictKind::Copy,
-            path: format!("{}/{name}", mount.host.lock().tree.path(parent)),
+            path: format!("{}/{name}", mount.host.lock().tree().path(parent)),
             of: kept.of,
             bytes: attr.map_or(0, |attr| attr.size),
             time_seconds: kept.time_seconds,

@@ -7,7 +7,6 @@ use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::Registry;
-use segue_core::host::cache::FileData;
 use segue_core::nouns::Class;
 
 use super::status::status;
@@ -155,13 +154,13 @@ fn register_state(mount: &Mount, registry: &mut Registry, status: &Status) {
 fn unsafe_by_class(mount: &Mount) -> [(Class, u64); 2] {
     let core = mount.host.lock();
     let (mut fast, mut data) = (0, 0);
-    for (logged, _) in core.queue.iter() {
-        let sum = match core.queue.class_of(logged) {
+    for (logged, _) in core.queue().iter() {
+        let sum = match core.queue().class_of(logged) {
             Class::StoreFast => &mut fast,
             _ => &mut data,
         };
         *sum += logged.change.bytes();
     }
-    data += core.files.values().map(FileData::dirty_bytes).sum::<u64>();
+    data += core.files().map(|(_, file)| file.dirty_bytes()).sum::<u64>();
     [(Class::StoreFast, fast), (Class::StoreData, data)]
 }

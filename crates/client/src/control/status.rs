@@ -78,14 +78,14 @@ pub(super) fn unreachable_words(mount: &Mount) -> String {
 pub(crate) fn pending(mount: &Mount) -> (u64, u64) {
     mount.shell.seal_all(Seals::Decided).ok();
     let core = mount.host.lock();
-    (core.queue.len() as u64, to_send(mount, &core))
+    (core.queue().len() as u64, to_send(mount, &core))
 }
 
 /// Bytes of changed data that the server lacks, also of those that are not logged yet.
 fn to_send(_mount: &Mount, core: &Host) -> u64 {
-    let dirty = |ino| core.files.get(&ino).map_or(0, FileData::dirty_bytes);
+    let dirty = |ino| core.data_of(ino).map_or(0, FileData::dirty_bytes);
     let unsealed: u64 = core.unsealed().into_iter().map(dirty).sum();
-    (core.queue.bytes() + unsealed).saturating_sub(core.ahead.sent())
+    (core.queue().bytes() + unsealed).saturating_sub(core.ahead().sent())
 }
 
 /// How the mount is.
@@ -107,7 +107,7 @@ pub(crate) fn status(mount: &Mount) -> Status {
     let fetching = awaited_files(mount);
     let conflicts_beside = mount.disk.for_user.beside.copies().len() as u64;
     let core = mount.host.lock();
-    let oldest = core.queue.oldest_seq();
+    let oldest = core.queue().oldest_seq();
     Status {
         mountpoint: mount.volume.mountpoint.display().to_string(),
         url: mount.volume.url.clone(),
@@ -120,19 +120,19 @@ pub(crate) fn status(mount: &Mount) -> Status {
         bandwidth_up: link.bandwidth_up,
         bandwidth_down: link.bandwidth_down,
         rtt_seconds: link.rtt_seconds,
-        log_records: core.queue.len() as u64,
+        log_records: core.queue().len() as u64,
         log_bytes,
         log_limit_bytes: mount.volume.options.log_max,
         writers,
         to_send_bytes: to_send(mount, &core),
         unsafe_bytes: core.unsafe_bytes(),
         unsafe_oldest_seconds: oldest_unsafe(mount, &core),
-        waits_for: oldest.map_or_else(String::new, |seq| waits.words(&core.queue, seq, None)),
+        waits_for: oldest.map_or_else(String::new, |seq| waits.words(core.queue(), seq, None)),
         cache_bytes,
         cache_is_counted: mount.disk.containers.are_counted(),
         cache_limit_bytes,
         cache_size_bytes: mount.volume.options.cache_size,
-        promises: core.tree.promises(mount.host.now()) as u64,
+        promises: core.tree().promises(mount.host.now()) as u64,
         conflicts,
         conflicts_beside,
         refused: mount.disk.for_user.refused.count(),
@@ -147,25 +147,25 @@ pub(super) fn log_listing(mount: &Mount) -> LogReply {
     let (now, wall) = (mount.host.now(), mount.host.wall());
     let waits = why_changes_wait(mount);
     let core = mount.host.lock();
-    let last = core.queue.iter().nth(LOG_MAX).map_or(u64::MAX, |(logged, _)| logged.seq);
-    let follows = core.queue.follows(last);
-    let records = core.queue.iter().take(LOG_MAX).map(|(logged, at)| LogRecord {
+    let last = core.queue().iter().nth(LOG_MAX).map_or(u64::MAX, |(logged, _)| logged.seq);
+    let follows = core.queue().follows(last);
+    let records = core.queue().iter().take(LOG_MAX).map(|(logged, at)| LogRecord {
         seq: logged.seq,
         kind: logged.change.kind().into(),
-        path: core.tree.path(logged.change.ino()),
-        class: core.queue.class_of(logged).name().into(),
+        path: core.tree().path(logged.change.ino()),
+        class: core.queue().class_of(logged).name().into(),
         bytes: logged.change.bytes(),
         age_seconds: age(logged, at, now, wall),
-        waits_for: waits.words(&core.queue, logged.seq, follows.get(&logged.seq).copied()),
+        waits_for: waits.words(core.queue(), logged.seq, follows.get(&logged.seq).copied()),
     });
     let mut records: Vec<LogRecord> = records.collect();
     let unsealed = core.unsealed().into_iter().take(LOG_MAX - records.len());
     records.extend(unsealed.map(|ino| LogRecord {
         seq: 0,
         kind: "write".into(),
-        path: core.tree.path(ino),
+        path: core.tree().path(ino),
         class: Class::StoreData.name().into(),
-        bytes: core.files.get(&ino).map_or(0, FileData::dirty_bytes),
+        bytes: core.data_of(ino).map_or(0, FileData::dirty_bytes),
         age_seconds: core.unsealed_since(ino).map_or(0.0, |since| now.since(since).as_secs_f64()),
         waits_for: match core.lm(ino) {
             lm @ Lm::Delay(_) => format!("its time ({lm}), an fsync, or a rename"),
@@ -189,7 +189,7 @@ fn why_changes_wait(mount: &Mount) -> Waits {
 /// Age of the oldest change that the server lacks, sealed or not.
 fn oldest_unsafe(mount: &Mount, core: &Host) -> f64 {
     let (now, wall) = (mount.host.now(), mount.host.wall());
-    let oldest = core.queue.iter().next().map(|(logged, at)| age(logged, at, now, wall));
+    let oldest = core.queue().iter().next().map(|(logged, at)| age(logged, at, now, wall));
     let unsealed = core.unsealed().into_iter().filter_map(|ino| core.unsealed_since(ino));
     let unsealed = unsealed.map(|since| now.since(since).as_secs_f64());
     unsealed.chain(oldest).fold(0.0, f64::max)
@@ -226,14 +226,14 @@ async fn locate_inner(mount: &Shared, path: &[u8], alone: bool) -> Result<WhereF
         true => core.unsent_below(ino, path),
         false => UnsentBelow::default(),
     };
-    let cached_bytes = match (core.files.get(&ino), kept) {
+    let cached_bytes = match (core.data_of(ino), kept) {
         (Some(file), _) => file.valid().bytes(),
         (None, Some(note)) if note.version == attr.data_version => note.valid.bytes(),
         _ => 0,
     };
-    let is_written = core.files.get(&ino).is_some_and(FileData::is_ahead);
-    let dirty = is_written || core.tree.is_pending(ino) || core.queue.newest_of(ino).is_some();
-    let from = core.tree.lm(ino).map(|(_, from)| core.tree.path(from));
+    let is_written = core.data_of(ino).is_some_and(FileData::is_ahead);
+    let dirty = is_written || core.tree().is_pending(ino) || core.queue().newest_of(ino).is_some();
+    let from = core.tree().lm(ino).map(|(_, from)| core.tree().path(from));
     let from = from.map(|path| if path.is_empty() { ".".into() } else { path });
     Ok(WhereFile {
         path: String::from_utf8_lossy(path).into_owned(),

@@ -43,10 +43,10 @@ impl Target {
     /// How many of them are not settled, and how many bytes of data these have.
     fn pending(&self, core: &Host) -> (u64, u64) {
         let (records, bytes) = match self {
-            Target::Through(seq) => core.queue.up_to(*seq),
-            Target::These(seqs) => core.queue.among(seqs),
+            Target::Through(seq) => core.queue().up_to(*seq),
+            Target::These(seqs) => core.queue().among(seqs),
         };
-        (records, bytes.saturating_sub(core.ahead.sent()))
+        (records, bytes.saturating_sub(core.ahead().sent()))
     }
 }
 
@@ -54,7 +54,7 @@ impl Target {
 fn target_of(mount: &Mount, scope: &Scope) -> Target {
     match scope {
         Scope::All => {
-            mount.host.lock().queue.newest_seq().map_or(Target::default(), Target::Through)
+            mount.host.lock().queue().newest_seq().map_or(Target::default(), Target::Through)
         }
         Scope::Below(paths) => Target::These(mount.host.lock().changes_below(&tops(paths))),
     }

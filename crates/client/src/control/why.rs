@@ -24,10 +24,10 @@ pub(super) fn awaited_files(mount: &Mount) -> Vec<AwaitedFile> {
     {
         let core = mount.host.lock();
         for WaitingNow { operation: Operation { ino, pid, .. }, began, .. } in waiting {
-            let file = core.files.get(&ino).filter(|file| file.is_fetching());
-            let (Some(file), Some(attr)) = (file, core.tree.peek(ino)) else { continue };
+            let file = core.data_of(ino).filter(|file| file.is_fetching());
+            let (Some(file), Some(attr)) = (file, core.tree().peek(ino)) else { continue };
             files.push(AwaitedFile {
-                path: core.tree.path(ino),
+                path: core.tree().path(ino),
                 pid,
                 program: String::new(),
                 seconds: now.since(began).as_secs_f64(),

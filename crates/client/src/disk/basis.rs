@@ -73,7 +73,7 @@ impl CacheDisk {
     /// Lets go of copies for which no store comes any more.
     pub(crate) fn let_go_of_bases(&self) {
         let core = self.host.lock();
-        self.bases.let_go(|ino| core.is_ahead(ino) || core.queue.has_data(ino));
+        self.bases.let_go(|ino| core.is_ahead(ino) || core.queue().has_data(ino));
     }
 
     /// Lets go of all copies: the disk needs their room. True if there were any.

@@ -215,7 +215,7 @@ impl CacheDisk {
     ) -> Result<(), Refusal> {
         let kept = {
             let core = self.host.lock();
-            Kept::new(logged, (parent, name), duplicate, |ino| core.tree.path(ino))
+            Kept::new(logged, (parent, name), duplicate, |ino| core.tree().path(ino))
         };
         tracing::warn!("conflict: this host's change is kept as {}", kept.path);
         self.metrics.conflicts.inc();

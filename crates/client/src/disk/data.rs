@@ -29,7 +29,7 @@ impl CacheDisk {
 
     /// Makes the data state of `ino`, from the index if an earlier life left something.
     pub(crate) fn load(&self, ino: Ino) -> Result<(), Refusal> {
-        if self.host.lock().files.contains_key(&ino) {
+        if self.host.lock().data_of(ino).is_some() {
             return Ok(());
         }
         let _loading = self.space.loading.lock();

@@ -18,7 +18,7 @@ impl CacheDisk {
     /// The latest version of anything that this host knows.
     pub(crate) fn latest_known(&self) -> Option<Version> {
         let noted = known("index.db", self.index.latest()).flatten();
-        noted.max(Some(self.host.lock().tree.latest()))
+        noted.max(Some(self.host.lock().tree().latest()))
     }
 
     /// Forgets notes of the index, durably.
@@ -141,7 +141,7 @@ impl CacheDisk {
 
     /// Reads the note of an inode into memory.
     pub(crate) fn load_node(&self, ino: Ino) {
-        if self.host.lock().tree.peek(ino).is_some() {
+        if self.host.lock().tree().peek(ino).is_some() {
             return;
         }
         let load = Load::Node(ino);

@@ -171,7 +171,7 @@ impl CacheDisk {
     /// Keeps a refused change, durably.
     fn park(&self, parking: &Parking<'_>, refusal: Refusal) -> Result<(), Refusal> {
         let logged = &parking.kept.logged;
-        let path = self.host.lock().tree.path(logged.change.ino());
+        let path = self.host.lock().tree().path(logged.change.ino());
         let name = self.for_user.refused.directory.join(format!("{}.json", logged.seq));
         if name.exists() {
             return Ok(());
@@ -205,7 +205,7 @@ impl CacheDisk {
     /// Keeps all of a container that the file has no more, durably: a map wrote into it. What was
     /// kept of it before is replaced, because it is still written to.
     pub(crate) fn park_map(&self, (ino, id): Key, container: &File) -> Result<(), Refusal> {
-        let path = self.host.lock().tree.path(ino);
+        let path = self.host.lock().tree().path(ino);
         let id = format!("map-{}-{}", ino.0, id.0);
         let name = self.for_user.refused.directory.join(format!("{id}.json"));
         let is_new = !name.exists();

@@ -49,7 +49,7 @@ impl CacheDisk {
         }
         let settled = {
             let core = self.host.lock();
-            core.queue.is_empty() && !core.has_unsealed()
+            core.queue().is_empty() && !core.has_unsealed()
         };
         settled || is_long(REWRITE_PENDING.min(most))
     }
@@ -126,7 +126,7 @@ impl CacheDisk {
             return Ok(());
         }
         // Most of it before anybody waits for the log.
-        let is_settled = self.host.lock().queue.is_empty();
+        let is_settled = self.host.lock().queue().is_empty();
         match is_settled {
             true => self.containers.put_down()?,
             false => self.containers.sync_all().or_else(|error| self.mend(&error))?,

@@ -142,7 +142,7 @@ impl KernelCache {
         nodes.retain(|node| match notifier.invalidate_attributes(*node) {
             Ok(()) => false,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.host.lock().nodes.is_told(*node)
+                self.host.lock().nodes().is_told(*node)
             }
             Err(error) => {
                 tracing::debug!("forget the attributes of node {node}: {error}");
@@ -159,7 +159,7 @@ impl KernelCache {
         while !nodes.is_empty() {
             if Instant::now() > end {
                 tracing::warn!("the kernel has not taken in {} answers", nodes.len());
-                nodes.iter().for_each(|node| self.host.lock().nodes.untold(*node));
+                nodes.iter().for_each(|node| self.host.lock().untold(*node));
                 return self.forget_all_names();
             }
             sleep(LOOK).await;
@@ -265,5 +265,5 @@ impl KernelCacheThreads {
 
 /// All that the kernel may know `ino` by.
 fn known(host: &SharedHost, ino: Ino) -> Vec<u64> {
-    host.lock().nodes.all(ino).collect()
+    host.lock().nodes().all(ino).collect()
 }

@@ -66,7 +66,7 @@ impl KernelView {
     /// What the kernel is to call `ino`, and how long it may keep its attributes.
     pub(crate) fn numbered(&self, ino: Ino) -> (u64, Duration) {
         let (host, now) = (self.host.lock(), self.host.now());
-        (host.nodes.node(ino), host.tree.remaining(ino, now))
+        (host.nodes().node(ino), host.tree().remaining(ino, now))
     }
 
     /// Held while an answer to the kernel is made and given: what is taken back is taken back
@@ -83,7 +83,7 @@ impl KernelView {
     /// What the kernel is to call `ino`, and how long it may keep that `name` in `parent` is this.
     pub(crate) fn named(&self, parent: Ino, name: &Name, ino: Ino) -> (u64, Duration) {
         let (host, now) = (self.host.lock(), self.host.now());
-        (host.nodes.node(ino), host.tree.name_remaining(parent, name, ino, now))
+        (host.nodes().node(ino), host.tree().name_remaining(parent, name, ino, now))
     }
 
     /// True if this host slept since this was asked last.
@@ -99,7 +99,7 @@ impl KernelView {
     pub(crate) fn forget_names_of(&self, ino: Ino) {
         let (place, links) = {
             let core = self.host.lock();
-            (core.tree.place(ino), core.tree.peek(ino).map_or(0, |attr| attr.nlink))
+            (core.tree().place(ino), core.tree().peek(ino).map_or(0, |attr| attr.nlink))
         };
         match place {
             Some((directory, name)) if links < 2 => self.cache.forget_name(directory, name),

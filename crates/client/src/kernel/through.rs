@@ -76,7 +76,7 @@ impl KernelView {
         }
         let any = File::open(self.disk.for_user.refused.directory.with_file_name("update.log"))?;
         notifier.open_backing(any.as_fd())?;
-        self.host.lock().settings.backs = true;
+        self.host.lock().passthrough(true);
         Ok(())
     }
 
@@ -88,13 +88,13 @@ impl KernelView {
 
     /// What the kernel is to call `ino`.
     pub(crate) fn node(&self, ino: Ino) -> u64 {
-        self.host.lock().nodes.node(ino)
+        self.host.lock().nodes().node(ino)
     }
 
     /// True if the kernel means by `node` an inode that has another number by now.
     pub(crate) fn is_released(&self, node: u64) -> bool {
         self.through.has_released.load(Ordering::Relaxed)
-            && self.host.lock().nodes.is_released(node)
+            && self.host.lock().nodes().is_released(node)
     }
 
     /// Each request asks for this, and hardly ever is there one. While the host is locked, so no
@@ -105,17 +105,17 @@ impl KernelView {
 
     /// An answer tells the kernel of `node`.
     pub(crate) fn tell_of(&self, node: u64) {
-        self.host.lock().nodes.tell(node);
+        self.host.lock().tell(node);
     }
 
     /// The kernel has forgotten that it was told of `node` so many `times`.
     pub(crate) fn forgotten(&self, node: u64, times: u64) {
-        self.host.lock().nodes.forgotten(node, times);
+        self.host.lock().kernel_forgot(node, times);
     }
 
     /// Files that the kernel reads by itself now.
     pub(crate) fn backed_files(&self) -> usize {
-        self.host.lock().nodes.backed_files().count()
+        self.host.lock().nodes().backed_files().count()
     }
 
     /// Has the kernel read a container by itself.
@@ -140,7 +140,7 @@ impl KernelView {
             error.raw_os_error(),
             Some(libc::ENOMEM | libc::ENOSPC | libc::EMFILE | libc::ENFILE | libc::EINTR)
         );
-        if !is_passing && std::mem::take(&mut self.host.lock().settings.backs) {
+        if !is_passing && self.host.lock().passthrough(false) {
             tracing::warn!("passthrough is off from now on: {error}");
         }
     }
@@ -148,7 +148,7 @@ impl KernelView {
     /// The container that an open file was left with when the file got another.
     pub(crate) fn left_with(&self, handle: &OpenFile) -> Option<Arc<Container>> {
         let is_left =
-            handle.way == Way::Backed && self.host.lock().nodes.is_left_behind(handle.ino);
+            handle.way == Way::Backed && self.host.lock().nodes().is_left_behind(handle.ino);
         if !is_left {
             return None;
         }
@@ -173,9 +173,7 @@ impl KernelView {
         let is_new = !container.is_watched();
         let watched = container.watch(self.through.maps.name((ino, id)));
         watched.map_err(|error| self.disk.disk_refusal("maps", &error))?;
-        if let Some(file) = self.host.lock().files.get_mut(&ino) {
-            file.mapped(true);
-        }
+        self.host.lock().mapped(ino);
         if is_new {
             // A process that dies leaves nothing that is taken for the server's.
             self.disk.note()?;
@@ -187,7 +185,7 @@ impl KernelView {
         if mapped.len() > BACKED_MAX {
             let mut core = self.host.lock();
             mapped.retain(|(ino, id), container| {
-                let is_current = core.files.get(ino).is_some_and(|file| file.container() == *id);
+                let is_current = core.data_of(*ino).is_some_and(|file| file.container() == *id);
                 let stays = is_current && !core.let_go_of_data(*ino);
                 if !stays {
                     unwatch(*ino, container);

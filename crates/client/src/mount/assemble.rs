@@ -118,7 +118,7 @@ pub(super) fn assemble(
     };
     let (calls_to_start, started) = mpsc::unbounded_channel();
     let mut core = recovered(left, first_container, welcome.as_deref())?;
-    core.settings = settings(plan, owner);
+    core.configure(settings(plan, owner));
     let (through, metrics) = (PassthroughState::new(maps), Metrics::default());
     let remote = Remote::new(link, plan.options.grace, metrics.clone());
     let host = Arc::new(SharedHost::new(core, remote.clone()));
@@ -241,7 +241,7 @@ fn recovered(
     let mut core = Host::new(NODE_LIMIT, left.numbers.first_seq());
     core.number_containers(first_container);
     if let Some(welcome) = welcome {
-        core.tree.begin_connection(welcome.epoch, welcome.commit);
+        core.begin_connection(welcome.epoch, welcome.commit);
     }
     left.recover(&mut core)?;
     Ok(core)

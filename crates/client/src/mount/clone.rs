@@ -24,7 +24,7 @@ impl Mount {
         let (bytes, caller) = (asked, to.caller.clone());
         let call = Call::Clone { from: from.ino, to: to.ino, bytes, caller };
         let copied = self.shell.call_asking(&Rpc::new(Class::Fetch), call).await;
-        let size = self.host.lock().tree.peek(from.ino).map_or(0, |attr| attr.size);
+        let size = self.host.lock().tree().peek(from.ino).map_or(0, |attr| attr.size);
         match copied.ok().and_then(|copied| copied.answer.outcome).as_deref() {
             Some(Outcome::Done { touched })
                 if touched.iter().any(|attr| attr.ino == to.ino && attr.size == size) =>

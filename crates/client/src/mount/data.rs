@@ -67,10 +67,10 @@ impl Mount {
         caller: Caller,
     ) -> Result<Opened, Refusal> {
         let pid = caller.pid;
-        let is_second = self.host.lock().handles.end_second_look(pid, self.host.now());
+        let is_second = self.host.lock().ends_second_look(pid, self.host.now());
         let opened = self.open_once(node, mode, caller, is_second).await;
         if opened.as_ref().is_err_and(|refusal| *refusal == Refusal::Stale) {
-            self.host.lock().handles.looks_again(pid, self.host.now());
+            self.host.lock().looks_again(pid, self.host.now());
         }
         opened
     }
@@ -110,7 +110,7 @@ impl Mount {
     }
 
     pub(crate) fn handle(&self, handle: u64) -> Result<OpenFile, Refusal> {
-        self.host.lock().handles.file(handle).cloned()
+        self.host.lock().handles().file(handle).cloned()
     }
 
     /// Bytes of an open file for process `pid`; fewer than asked for only at its end.
@@ -236,9 +236,9 @@ impl Mount {
         // Of a refusal it is told once, and not by what follows. What a map wrote in vain this host
         // knows by itself.
         let mut core = self.host.lock();
-        let refusal = core.handles.file(number).map_or(Ok(()), OpenFile::refusal);
+        let refusal = core.handles().file(number).map_or(Ok(()), OpenFile::refusal);
         let refused = match server || refusal == Err(Refusal::Io) {
-            true => core.handles.take_refusal(number),
+            true => core.take_refusal(number),
             false => Ok(()),
         };
         synced.and(refused)
@@ -255,7 +255,7 @@ impl Mount {
             let mut core = self.host.lock();
             core.cover(session, ino);
             let server = self.volume.options.fsync == FsyncLevel::Server;
-            if server { core.queue.last_of(ino) } else { Vec::new() }
+            if server { core.queue().last_of(ino) } else { Vec::new() }
         };
         let committing = self.shell.begin(Call::Committed(last), &[])?;
         self.synced(committing).await

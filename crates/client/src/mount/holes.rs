@@ -69,7 +69,7 @@ impl Mount {
         asked: Allocation,
     ) -> Result<Option<Changed>, Refusal> {
         let ino = self.handle(handle)?.ino;
-        let size = self.host.lock().tree.peek(ino).ok_or(Refusal::Stale)?.size;
+        let size = self.host.lock().tree().peek(ino).ok_or(Refusal::Stale)?.size;
         let Range { start, end } = asked.range;
         let end = if asked.keeps_size { end.min(size) } else { end };
         if !asked.zeroes {
@@ -98,7 +98,7 @@ impl Mount {
             return found.map_err(|error| self.disk.disk_refusal("containers", &error));
         }
         let ino = handle.ino;
-        if self.host.lock().handles.writer(ino).is_some() {
+        if self.host.lock().handles().writer(ino).is_some() {
             // What was written through a map is in the kernel's pages only, until these go.
             self.kernel.cache.forget_data(ino);
             self.kernel.cache.forgotten().await;
@@ -107,7 +107,7 @@ impl Mount {
         let unknown = self.shell.fetch(ino, 0..0).await.is_err();
         let (mut at, mut known) = (offset, None);
         loop {
-            let size = self.host.lock().tree.peek(ino).ok_or(Refusal::Stale)?.size;
+            let size = self.host.lock().tree().peek(ino).ok_or(Refusal::Stale)?.size;
             if offset >= size {
                 return Ok(None);
             }
@@ -136,7 +136,8 @@ impl Mount {
     ) -> Result<Range<u64>, Refusal> {
         let (run, container, version) = {
             let mut core = self.host.lock();
-            let file = core.file(ino).ok_or(Refusal::Stale)?;
+            core.container(ino).ok_or(Refusal::Stale)?;
+            let file = core.data_of(ino).ok_or(Refusal::Stale)?;
             let (run, is_here) = file.run(range.start, range.end);
             let version = file.version();
             (run, is_here.then(|| file.container()), version)

@@ -39,7 +39,7 @@ impl Mount {
 
     /// The directory that `directory` was last seen in; itself, if that is not known.
     pub(crate) fn parent(&self, directory: Ino) -> Ino {
-        self.host.lock().tree.parent(directory).unwrap_or(directory)
+        self.host.lock().tree().parent(directory).unwrap_or(directory)
     }
 
     /// Everything in `directory`, in byte order of names, for process `pid`; 0: for none.
@@ -65,7 +65,7 @@ impl Mount {
 
     /// What `ino` is, as far as is known.
     pub(crate) fn kind(&self, ino: Ino) -> Kind {
-        self.host.lock().tree.peek(ino).map_or(Kind::File, |attr| attr.kind)
+        self.host.lock().tree().peek(ino).map_or(Kind::File, |attr| attr.kind)
     }
 
     /// Attributes of what a listing of `directory` names, which is being read `since` then, as far
@@ -77,7 +77,8 @@ impl Mount {
         since: Time,
     ) -> Vec<Option<(Attr, Duration)>> {
         let inodes = names.iter().map(|listed| listed.ino);
-        let mut listed = self.host.lock().tree.listed(directory, inodes, [since, self.host.now()]);
+        let mut listed =
+            self.host.lock().tree().listed(directory, inodes, [since, self.host.now()]);
         for (attr, _) in listed.iter_mut().flatten() {
             *attr = self.shown(*attr);
         }
@@ -86,12 +87,12 @@ impl Mount {
 
     /// True if the kernel was told all that `directory` names, and may use it still.
     pub(crate) fn is_told(&self, directory: Ino) -> bool {
-        self.host.lock().tree.is_told(directory, self.host.now())
+        self.host.lock().tree().is_told(directory, self.host.now())
     }
 
     /// The kernel is told all that `directory` names.
     pub(crate) fn tell(&self, directory: Ino) {
-        self.host.lock().tree.tell(directory, self.host.now());
+        self.host.lock().tell_names(directory, self.host.now());
     }
 
     /// Opens a directory for reading, by process `pid`.
@@ -134,7 +135,7 @@ impl Mount {
     /// Space of what `ino` counts against. Without a connection, and over one that is silent, these
     /// are at once the last figures that the server told.
     pub(crate) async fn space(&self, ino: Ino) -> Result<Space, Refusal> {
-        let quota = self.host.lock().tree.peek(ino).and_then(|attr| attr.quota);
+        let quota = self.host.lock().tree().peek(ino).and_then(|attr| attr.quota);
         let known = {
             let known = lock(&self.last_space);
             known.get(&quota).or_else(|| known.get(&None)).copied()

@@ -20,13 +20,13 @@ pub(super) async fn watch_room(mount: Shared) {
                 Ok(space) => {
                     let now = mount.host.now();
                     mount.note_space(quota, space);
-                    mount.host.lock().room.told(quota, &space, now);
+                    mount.host.lock().told_space(quota, &space, now);
                 }
                 Err(refusal) => tracing::debug!("the space left is not known: {refusal}"),
             }
         }
         tokio::time::sleep(PERIOD).await;
         mount.wakes.short_of_room.notified().await;
-        quotas = mount.host.lock().room.wanted();
+        quotas = mount.host.lock().quotas_to_ask();
     }
 }

@@ -262,7 +262,7 @@ fn cached_words(mount: &Mount) -> String {
 fn tell_left(mount: &Mount, tell: &dyn Fn(String)) {
     let (records, bytes) = {
         let core = mount.host.lock();
-        (core.queue.len(), core.queue.bytes())
+        (core.queue().len(), core.queue().bytes())
     };
     if records > 0 {
         tell(format!("{records} changes ({bytes} bytes) of an earlier mount are still pending"));

@@ -44,11 +44,11 @@ impl Mount {
     /// `where` (host or server), `dirty` (0 or 1), `version`.
     async fn own_xattr(&self, ino: Ino, question: &[u8]) -> Result<Vec<u8>, Refusal> {
         let attr = self.getattr(ino).await?;
-        let pending = self.host.lock().tree.is_pending(ino);
+        let pending = self.host.lock().tree().is_pending(ino);
         match question {
             b"where" => {
                 let core = self.host.lock();
-                let below = core.unsent_below(ino, &core.tree.path_bytes(ino));
+                let below = core.unsent_below(ino, &core.tree().path_bytes(ino));
                 let has_unsent = attr.kind == Kind::Directory && below.files > 0;
                 Ok(if pending || has_unsent { b"host".to_vec() } else { b"server".to_vec() })
             }

@@ -207,7 +207,7 @@ impl Fetcher {
 
     fn bytes_missing(&self, ino: Ino, range: &Range<u64>) -> u64 {
         let core = self.host.lock();
-        let missing = core.files.get(&ino).map(|file| file.valid().missing(range.clone()));
+        let missing = core.data_of(ino).map(|file| file.valid().missing(range.clone()));
         missing.into_iter().flatten().map(|gap| gap.end - gap.start).sum()
     }
 
@@ -221,7 +221,7 @@ impl Fetcher {
     ) -> Result<(), Refusal> {
         let missing: Vec<_> = {
             let core = self.host.lock();
-            let file = core.files.get(&ino).ok_or(Refusal::Stale)?;
+            let file = core.data_of(ino).ok_or(Refusal::Stale)?;
             file.valid().missing(range.clone()).into_iter().collect()
         };
         for gap in missing {

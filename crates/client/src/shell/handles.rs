@@ -39,7 +39,7 @@ impl Shell {
 
     /// The kernel reads no container of `ino` any more, unless it was opened since.
     pub(super) fn end_backing(&self, behind: &mut AllBehind, ino: Ino) {
-        let is_read = self.host.lock().nodes.is_read(ino);
+        let is_read = self.host.lock().nodes().is_read(ino);
         if !is_read {
             behind.remove(&ino);
         }

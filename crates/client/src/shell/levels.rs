@@ -30,7 +30,7 @@ impl Shell {
 
     /// What waits for company goes now.
     pub(crate) fn send_now(&self) {
-        self.host.lock().queue.release_all();
+        self.host.lock().release_all();
         self.wakes.lanes.wake();
         self.wakes.to_upload.notify_one();
     }

@@ -39,9 +39,7 @@ impl Shell {
         let mut core = self.host.lock();
         for ((ino, _), container) in mapped {
             unwatch(ino, &container);
-            if let Some(file) = core.files.get_mut(&ino).filter(|f| f.container() == container.id) {
-                file.mapped(false);
-            }
+            core.unmapped(ino, container.id);
         }
     }
 
@@ -56,7 +54,7 @@ impl Shell {
             Ok(true) => Ok(()),
             // Nobody may take the stores for sent, and they are kept for the user.
             Ok(false) => {
-                self.host.lock().handles.refused(ino, Refusal::Io);
+                self.host.lock().refused(ino, Refusal::Io);
                 let mapped =
                     container.file().map_err(|error| self.disk.disk_refusal("maps", &error));
                 mapped.and_then(|file| self.disk.park_map((ino, container.id), file))

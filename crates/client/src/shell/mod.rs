@@ -377,7 +377,7 @@ impl Shell {
         let mut core = if sends { self.host.lock_ahead() } else { self.host.lock() };
         core.handle(event, now);
         let (mut actions, mut answer) = (Vec::new(), None);
-        self.kernel.note_released(&core.nodes);
+        self.kernel.note_released(core.nodes());
         while let Some(action) = core.poll_action() {
             match action {
                 Action::Reply(_, result) => {

@@ -47,7 +47,7 @@ impl AtHello {
         grants: &[InoGrant],
     ) -> std::io::Result<()> {
         let Some(shell) = self.shell() else { return Ok(()) };
-        shell.host.lock().tree.become_another();
+        shell.host.lock().become_another();
         lock(&shell.disk.numbers).become_client(client, grants)
     }
 
@@ -69,7 +69,7 @@ impl Shell {
         // Nobody else sets it.
         at_hello.0.set(Arc::downgrade(self)).ok();
         if self.kernel.cache.can_be_told_for_long() {
-            self.host.lock().tree.tell_for_the_lease();
+            self.host.lock().tell_for_the_lease();
         }
     }
 

@@ -18,19 +18,19 @@ pub(crate) const UPLOADS: usize = 2;
 impl WriteBack {
     /// The store of change `seq`, if its chunks went ahead over this connection.
     pub(super) fn store_sent_ahead(&self, seq: u64) -> Option<Store> {
-        self.host.lock_ahead().ahead.store(seq).cloned()
+        self.host.lock_ahead().ahead().store(seq).cloned()
     }
 
     /// Chunks of data that wait reached the server.
     pub(super) fn note_sent(&self, bytes: u64) {
-        self.host.lock().ahead.note_sent(bytes);
+        self.host.lock().sent_ahead(bytes);
         // Whoever waits for progress sees some.
         self.wakes.settled.send_replace(());
     }
 
     /// Changes whose data are on their way.
     pub(crate) fn uploading(&self) -> BTreeSet<u64> {
-        self.host.lock_ahead().ahead.uploading().clone()
+        self.host.lock_ahead().ahead().uploading().clone()
     }
 
     /// Uploads for as long as the write_back lives.
@@ -75,7 +75,7 @@ impl WriteBack {
     /// Waits until what was picked in `round` counts no more, because the connection is another.
     async fn round_over(&self, round: u64) {
         let mut link = self.remote.link().watch();
-        while self.host.lock_ahead().ahead.is_in(round) {
+        while self.host.lock_ahead().ahead().is_in(round) {
             if link.changed().await.is_err() {
                 std::future::pending::<()>().await;
             }
@@ -85,7 +85,7 @@ impl WriteBack {
     /// Waits until one of `changes` is not to be sent any more.
     async fn one_is_taken_back(&self, changes: &[Logged]) {
         let mut settled = self.wakes.settled.subscribe();
-        let waits = |logged: &Logged| self.host.lock().queue.stage(logged.seq).is_some();
+        let waits = |logged: &Logged| self.host.lock().queue().stage(logged.seq).is_some();
         while changes.iter().all(waits) {
             settled.changed().await.ok();
         }

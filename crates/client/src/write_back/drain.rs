@@ -65,7 +65,7 @@ impl WriteBack {
         let end = tokio::time::sleep(LINGER);
         tokio::pin!(end);
         let is_awaited = || self.host.lock().has_waiters();
-        let is_long = || self.host.lock().queue.len() >= COMPANY;
+        let is_long = || self.host.lock().queue().len() >= COMPANY;
         while !is_awaited() && !is_long() {
             tokio::select! {
                 () = &mut end => return,
@@ -159,8 +159,7 @@ impl WriteBack {
     pub(crate) async fn catch_up_first(self: &Arc<Self>) {
         timeout(CATCH_UP, self.send_pending()).await.ok();
         let mut core = self.host.lock();
-        core.queue.put_all_back();
-        core.tree.expire_all();
+        core.begin_anew();
     }
 
     pub(crate) async fn send_last_changes(self: &Arc<Self>) {

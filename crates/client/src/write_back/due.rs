@@ -24,7 +24,7 @@ impl WriteBack {
         let mut pushed = self.wakes.lanes.pushed.subscribe();
         loop {
             let left = self.time_left();
-            if left.is_zero() || self.host.lock().queue.is_raised_late() {
+            if left.is_zero() || self.host.lock().queue().is_raised_late() {
                 rpc.raise(class.when_due());
                 return call.await;
             }
@@ -41,7 +41,7 @@ impl WriteBack {
         let (now, wall) = (self.host.now(), self.host.wall());
         let core = self.host.lock();
         let waited =
-            core.queue.iter().next().map_or(0.0, |(logged, at)| age(logged, at, now, wall));
+            core.queue().iter().next().map_or(0.0, |(logged, at)| age(logged, at, now, wall));
         let waited = Duration::try_from_secs_f64(waited).unwrap_or_default();
         self.volume.options.due.saturating_sub(waited)
     }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use segue_core::host::log::{DataChange, Logged};
 use segue_core::host::send::group_bytes;
-use segue_core::nouns::{Base, Class, Ino, Stamped};
+use segue_core::nouns::{Class, Ino, Stamped};
 use segue_core::refusal::Refusal;
 use segue_core::upload::{self, Action, Event, FlightId, Made, Put, Sizes, Upload, Way};
 use segue_core::wire::{Leaf, Outline};
@@ -175,15 +175,7 @@ impl WriteBack {
         if let Err(Refusal::Unreachable) = self.shell.ask_attr(data.ino).await {
             return Err(Refusal::Unreachable);
         }
-        let mut core = self.host.lock();
-        let version = core.tree.peek(data.ino).map(|attr| attr.data_version);
-        if version.is_none_or(|version| data.base != Base::Version(version)) {
-            return Ok(false);
-        }
-        if let Some(file) = core.file(data.ino) {
-            data.ranges.iter().for_each(|range| file.filled(range.clone()));
-        }
-        Ok(true)
+        Ok(self.host.lock().recalls(data))
     }
 
     async fn outline(self: Arc<Self>, ask: Outline) -> ContainerEvent {

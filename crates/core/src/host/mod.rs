@@ -13,9 +13,11 @@ pub mod conflict;
 mod invariants;
 pub mod log;
 mod notes;
+mod parts;
 mod planted;
 mod recover;
 pub mod send;
+mod told;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Range;
@@ -45,23 +47,23 @@ pub use recover::{LeftDisk, LeftLog};
 #[derive(Debug)]
 pub struct Host {
     /// Names and attributes.
-    pub tree: Tree,
+    tree: Tree,
     /// Files with data here or handles open.
-    pub files: BTreeMap<Ino, FileData>,
+    files: BTreeMap<Ino, FileData>,
     /// What the server lacks.
-    pub queue: Queue,
+    queue: Queue,
     /// What quotas have left.
-    pub room: Room,
+    room: Room,
     /// What the user chose.
-    pub settings: Settings,
+    settings: Settings,
     /// Open files.
-    pub handles: Handles,
+    handles: Handles,
     /// The kernel's numbers of them, and the files that it reads by itself.
-    pub nodes: Nodes,
+    nodes: Nodes,
     /// Calls that wait for outcomes.
-    pub(in crate::host) waiters: Waiters,
+    waiters: Waiters,
     /// Stores whose chunks the server has before their turn.
-    pub ahead: UploadAhead,
+    ahead: UploadAhead,
     batch_sizes: BatchSizes,
     /// Whether the server's disk takes chunks.
     server_disk: ServerDisk,
@@ -269,13 +271,13 @@ impl Host {
     }
 
     /// A handle of `ino` was opened.
-    pub fn opened(&mut self, ino: Ino) {
+    pub(in crate::host) fn opened(&mut self, ino: Ino) {
         *self.open.entry(ino).or_default() += 1;
         self.used.insert(ino);
     }
 
     /// A handle of `ino` was closed; true if it was the last.
-    pub fn closed(&mut self, ino: Ino) -> bool {
+    pub(in crate::host) fn closed(&mut self, ino: Ino) -> bool {
         let Some(count) = self.open.get_mut(&ino) else { return false };
         *count -= 1;
         if *count == 0 {
@@ -312,7 +314,7 @@ impl Host {
 
     /// Forgets `ino` if another host removed it and nobody has it open: its names mean something
     /// else by now. True if it did.
-    pub fn forget_removed(&mut self, ino: Ino, now: Time) -> bool {
+    pub(in crate::host) fn forget_removed(&mut self, ino: Ino, now: Time) -> bool {
         let is_to_go = self.is_removed_elsewhere(ino) && !self.is_open(ino);
         if is_to_go {
             self.tree.forget(ino, now);
@@ -322,17 +324,13 @@ impl Host {
 
     /// Files that are open here and removed elsewhere, and of which the server has data that are
     /// not here: it keeps them for as long as it is asked. At most `limit`.
-    pub fn to_keep(&mut self, limit: usize) -> Vec<Ino> {
-        let open: Vec<Ino> = self.open.keys().copied().collect();
-        let mut to_keep = Vec::new();
-        for ino in open {
-            let size = self.tree.peek(ino).map_or(0, |attr| attr.size);
-            let is_here = self.files.get(&ino).is_some_and(|file| file.is_valid(0..size, size));
-            if to_keep.len() < limit && !is_here && self.is_removed_elsewhere(ino) {
-                to_keep.push(ino);
-            }
-        }
-        to_keep
+    pub(in crate::host) fn to_keep(&self, limit: usize) -> Vec<Ino> {
+        let is_to_keep = |ino: &Ino| {
+            let size = self.tree.peek(*ino).map_or(0, |attr| attr.size);
+            let is_here = self.files.get(ino).is_some_and(|file| file.is_valid(0..size, size));
+            !is_here && self.is_removed_elsewhere(*ino)
+        };
+        self.open.keys().copied().filter(is_to_keep).take(limit).collect()
     }
 
     /// True for a file that is only there because it is open here: what is written to it needs
@@ -393,7 +391,7 @@ impl Host {
     }
 
     /// The data state of `ino`, made on first use from its attributes.
-    pub fn file(&mut self, ino: Ino) -> Option<&mut FileData> {
+    pub(in crate::host) fn file(&mut self, ino: Ino) -> Option<&mut FileData> {
         if !self.files.contains_key(&ino) {
             let version = self.tree.peek(ino)?.data_version;
             let container = self.fresh_container();
@@ -429,7 +427,12 @@ impl Host {
 
     /// What lets the server copy as `asked`, if that is all of a file into one that is empty,
     /// neither has changes that the server lacks, and it is worth it.
-    pub fn clone_of(&mut self, from: Ino, ino: Ino, asked: Copied) -> Option<Record> {
+    pub(in crate::host) fn clone_of(
+        &mut self,
+        from: Ino,
+        ino: Ino,
+        asked: Copied,
+    ) -> Option<Record> {
         let (source, target) = (*self.tree.peek(from)?, *self.tree.peek(ino)?);
         let Attr { size, data_version: version, .. } = source;
         let is_all = asked.from == 0 && asked.to == 0 && size > 0 && asked.len >= size;
@@ -530,7 +533,7 @@ impl Host {
     ///
     /// Data follow only where the attributes did: a write made on the new data with the old
     /// size would cut off what another host wrote.
-    pub fn observe(&mut self, ino: Ino, version: Version) -> bool {
+    pub(in crate::host) fn observe(&mut self, ino: Ino, version: Version) -> bool {
         let known = self.tree.peek(ino);
         if known.is_some_and(|attr| attr.data_version != version) {
             return false;

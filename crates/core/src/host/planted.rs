@@ -28,6 +28,8 @@ pub enum Fault {
     KeepsBacking,
     /// A file is merged with another one of its size, and nobody compares them.
     MergesUnlike,
+    /// Data that nobody has open may go from the cache, although the server lacks them.
+    EvictsPending,
     /// Nothing is noted of a file with such a change, and it is taken out of the log.
     ForgetsBegun,
 }

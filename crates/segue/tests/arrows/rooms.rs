@@ -139,3 +139,18 @@ fn uses_elsewhere_and_in_tests_do_not_count() {
         assert_eq!(used(text, 2), Vec::<String>::new(), "{text}");
     }
 }
+
+/// A machine of core changes when it is told what happened, and in no other way.
+#[test]
+fn a_machine_shows_no_field() {
+    let machines =
+        [("host/mod.rs", "Host"), ("upload/mod.rs", "Upload<B, C>"), ("sched.rs", "Scheduler")];
+    for (file, machine) in machines {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../core/src").join(file);
+        let source = code(&fs::read_to_string(&path).unwrap());
+        let (_, fields) = source.split_once(&format!("pub struct {machine} {{\n")).unwrap();
+        let (fields, _) = fields.split_once("\n}\n").unwrap();
+        let shown: Vec<_> = fields.lines().filter(|line| line.contains("pub")).collect();
+        assert!(shown.is_empty(), "{} shows {shown:?}", path.display());
+    }
+}

@@ -45,7 +45,7 @@ impl Apps {
     }
 
     pub(super) fn resize(&mut self, ino: Ino, size: u64) -> Tried<()> {
-        let old_size = self.mount.core.tree.peek(ino).map_or(0, |attr| attr.size);
+        let old_size = self.mount.core.tree().peek(ino).map_or(0, |attr| attr.size);
         if old_size == size && size == 0 {
             return Ok(Ok(()));
         }
@@ -54,7 +54,7 @@ impl Apps {
     }
 
     pub(super) fn punch(&mut self, ino: Ino, range: &Range<u64>) -> Tried<()> {
-        let size = self.mount.core.tree.peek(ino).map_or(0, |attr| attr.size);
+        let size = self.mount.core.tree().peek(ino).map_or(0, |attr| attr.size);
         let range = range.start..range.end.min(size);
         if range.is_empty() {
             return Ok(Ok(()));
@@ -103,7 +103,7 @@ impl Apps {
     }
 
     fn open_handle(&mut self, ino: Ino, writable: bool) -> Tried<(Open, Way)> {
-        let node = self.mount.core.nodes.node(ino);
+        let node = self.mount.core.nodes().node(ino);
         let (caller, synchronous, only_reads) = (self.caller.clone(), false, !writable);
         let by = caller.clone();
         let open = OpenHandle { node, caller, writable, synchronous, only_reads };
@@ -155,7 +155,7 @@ impl Apps {
         // Of a store that no msync covers nothing is promised: the next process may write what the
         // log has over it. Nor are the order of sessions and losses of power those of maps.
         let is_promised = !disk.is_redone(key) && !disk.kept.loses_power && !self.has_sessions;
-        let may = core.nodes.is_backed(ino) && is_promised;
+        let may = core.nodes().is_backed(ino) && is_promised;
         if may {
             disk.map_store(key, offset, bytes);
         }
@@ -169,8 +169,8 @@ impl Apps {
         {
             self.mount.host_call(Call::Close(open.handle))?.ok();
             // The kernel forgets its inodes when it likes.
-            let nodes = &mut self.mount.core.nodes;
-            nodes.forgotten(nodes.node(open.ino), u64::MAX);
+            let node = self.mount.core.nodes().node(open.ino);
+            self.mount.core.kernel_forgot(node, u64::MAX);
         }
         Ok(())
     }

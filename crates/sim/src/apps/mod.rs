@@ -313,9 +313,9 @@ impl Apps {
             return Ok(());
         }
         let core = &self.mount.core;
-        let newest = core.queue.newest_seq().filter(|seq| seq.is_multiple_of(RAISED_EVERY));
-        let Some(change) = newest.and_then(|seq| core.queue.change(seq)) else { return Ok(()) };
-        let path = core.tree.path_bytes(change.ino());
+        let newest = core.queue().newest_seq().filter(|seq| seq.is_multiple_of(RAISED_EVERY));
+        let Some(change) = newest.and_then(|seq| core.queue().change(seq)) else { return Ok(()) };
+        let path = core.tree().path_bytes(change.ino());
         // Files that cannot be sealed now are sealed later.
         self.mount.host_call(Call::Push(vec![path]))?.ok();
         Ok(())

@@ -29,7 +29,7 @@ impl Apps {
         self.heard.push(hearing);
         self.is_to_push = true;
         self.threads[thread].changing = None;
-        let queue = &self.mount.core.queue;
+        let queue = &self.mount.core.queue();
         let newest = queue.newest_seq().and_then(|seq| queue.change(seq));
         Answered::Ino(newest.map_or(Ino::ROOT, |change| change.ino()))
     }

@@ -23,10 +23,10 @@ impl Apps {
     ) -> Result<Option<TornWrite>, Violation> {
         let mount = &mut self.mount;
         let prefers_ahead = rng.chance(700);
-        let mut files: BTreeSet<Ino> = mount.core.files.keys().copied().collect();
+        let mut files: BTreeSet<Ino> = mount.core.files().map(|(ino, _)| ino).collect();
         files.extend(mount.disk.kept.index.files().into_iter().filter(|ino| may_be(*ino)));
         files.iter().for_each(|ino| mount.disk.load_node(&mut mount.core, *ino));
-        let tree = &mount.core.tree;
+        let tree = &mount.core.tree();
         let attr = |ino: &Ino| tree.peek(*ino).filter(|attr| attr.kind == Kind::File);
         let is_named = |ino: &Ino| attr(ino).is_some_and(|attr| attr.nlink > 0);
         let files: Vec<Ino> = files.into_iter().filter(is_named).collect();
@@ -79,6 +79,6 @@ fn up_to_write(mount: &mut Mount, call: Call) -> Result<Option<Edit>, Violation>
 
 /// True if a change of the file that waits was rewritten.
 fn has_amended(core: &Host, ino: Ino) -> bool {
-    let mut queued = core.queue.iter().map(|(logged, _)| logged);
-    queued.any(|of| of.change.ino() == ino && core.queue.is_rewritten(of.seq))
+    let mut queued = core.queue().iter().map(|(logged, _)| logged);
+    queued.any(|of| of.change.ino() == ino && core.queue().is_rewritten(of.seq))
 }

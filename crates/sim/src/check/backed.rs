@@ -9,9 +9,9 @@ use crate::client::Mount;
 pub(crate) fn check(mount: &Mount) -> Result<(), Violation> {
     let core = &mount.core;
     let half_written = &mount.disk.half_written;
-    for ino in core.nodes.backed_files().filter(|ino| !half_written.contains(ino)) {
-        let size = core.tree.peek(ino).map_or(0, |attr| attr.size);
-        let file = core.files.get(&ino);
+    for ino in core.nodes().backed_files().filter(|ino| !half_written.contains(ino)) {
+        let size = core.tree().peek(ino).map_or(0, |attr| attr.size);
+        let file = core.data_of(ino);
         let is_whole = file.is_some_and(|file| file.is_valid(0..size, size));
         let container = file.map(|file| (ino, file.container()));
         let is_there =

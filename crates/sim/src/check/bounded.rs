@@ -18,7 +18,7 @@ pub(crate) fn check(mount: &mut Mount, server: &Server) -> Result<(), Violation>
     mount.core.shrink(mount.now);
     mount.disk.sweep(&mut mount.core);
     let in_use = server.ledger.seen.iter().filter(|ino| mount.core.is_held(**ino)).count();
-    let tree = &mount.core.tree;
+    let tree = &mount.core.tree();
     let attrs = || tree.known_inodes().filter_map(|ino| tree.peek(ino));
     // Where levels are given, each directory may say what holds below it.
     let has_levels = attrs().any(|attr| attr.lm.is_some());

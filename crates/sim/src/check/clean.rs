@@ -16,7 +16,7 @@ pub(crate) fn check(mount: &mut Mount, ledger: &Ledger, ino: Ino) -> Result<(), 
         return Ok(());
     }
     let here = mount.disk.here(&mut mount.core, ino);
-    let file = mount.core.files.get(&ino);
+    let file = mount.core.data_of(ino);
     if !file.is_some_and(|file| !file.is_ahead() && file.version() == state.version) {
         return Ok(());
     }

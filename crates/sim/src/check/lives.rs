@@ -193,12 +193,12 @@ impl Ledger {
 fn believed(mount: &Mount) -> Vec<(Ino, Version, &'static str)> {
     let Mount { core, disk, .. } = mount;
     let mut believed = disk.kept.index.versions();
-    for attr in core.tree.known_inodes().filter_map(|ino| core.tree.peek(ino)) {
+    for attr in core.tree().known_inodes().filter_map(|ino| core.tree().peek(ino)) {
         believed.push((attr.ino, attr.change, "attributes"));
         believed.push((attr.ino, attr.data_version, "data's version"));
     }
-    let files = core.files.iter().filter(|(_, file)| !file.is_ahead());
-    believed.extend(files.map(|(ino, file)| (*ino, file.version(), "data")));
+    let files = core.files().filter(|(_, file)| !file.is_ahead());
+    believed.extend(files.map(|(ino, file)| (ino, file.version(), "data")));
     believed
 }
 

@@ -38,7 +38,7 @@ impl Compared {
             return Ok(());
         };
         let Record::Unlink { ino, .. } = record else { return Ok(()) };
-        let Some(attr) = core.tree.peek(*ino) else { return Ok(()) };
+        let Some(attr) = core.tree().peek(*ino) else { return Ok(()) };
         let has_bytes = attr.kind == Kind::File && attr.size > 0;
         let is_same = self.same.contains(&(*ino, attr.data_version));
         match self.call == Some(call) && has_bytes && !is_same {

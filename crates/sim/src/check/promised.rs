@@ -39,7 +39,7 @@ fn check_since(
     time: Time,
     is_told: impl Fn(Ino) -> bool,
 ) -> Result<(), Violation> {
-    let tree = &mount.core.tree;
+    let tree = &mount.core.tree();
     if mount.remote.awaits_outcomes() {
         return Ok(());
     }
@@ -76,7 +76,7 @@ fn check_since(
 
 /// The names in directory `ino`, which has not changed lately.
 fn check_names(mount: &Mount, server: &Server, ino: Ino) -> Result<(), Violation> {
-    let tree = &mount.core.tree;
+    let tree = &mount.core.tree();
     for name in tree.known_names(ino) {
         let means = server.ledger.names.get(&(ino, name.as_bytes().to_vec())).copied();
         if let Known::Fresh(known) = tree.name(ino, name, mount.now)

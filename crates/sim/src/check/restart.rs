@@ -38,7 +38,7 @@ pub(crate) fn check(
 
 /// What was written and is not sealed is here.
 fn check_written(mount: &mut Mount, ino: Ino, told: &BTreeMap<u64, u8>) -> Result<(), Violation> {
-    let is_named = mount.core.tree.peek(ino).is_some_and(|attr| attr.nlink > 0);
+    let is_named = mount.core.tree().peek(ino).is_some_and(|attr| attr.nlink > 0);
     if !is_named || !mount.core.is_ahead(ino) {
         return Ok(());
     }

@@ -48,7 +48,7 @@ fn at_once<R>(
     server: &mut Server,
     op: impl Fn(&mut Mount) -> Result<R, Stop>,
 ) -> Result<Result<R, Refusal>, Violation> {
-    mount.core.tree.set_poll(POLL);
+    mount.core.poll(POLL);
     let mut asked = None;
     for _ in 0..64 {
         let mut asking = match op(mount) {
@@ -73,14 +73,14 @@ fn at_once<R>(
 
 fn check_settled(mount: &Mount, server: &Server) -> Result<(), Violation> {
     let core = &mount.core;
-    if !core.queue.is_empty() {
-        return Err(Violation(format!("{} changes are queued", core.queue.len())));
+    if !core.queue().is_empty() {
+        return Err(Violation(format!("{} changes are queued", core.queue().len())));
     }
-    if let Some((ino, file)) = core.files.iter().find(|(_, file)| file.is_ahead()) {
+    if let Some((ino, file)) = core.files().find(|(_, file)| file.is_ahead()) {
         return Err(Violation(format!("#{ino} is ahead for ever: {file:?}")));
     }
     for ino in server.ledger.seen.iter() {
-        if core.tree.is_pending(*ino) {
+        if core.tree().is_pending(*ino) {
             return Err(Violation(format!("#{ino} is pending for ever")));
         }
     }
@@ -88,8 +88,9 @@ fn check_settled(mount: &Mount, server: &Server) -> Result<(), Violation> {
         let Ok(name) = segue_core::nouns::Name::new(name.clone()) else { continue };
         // The clock stands beyond every lifetime: fresh is only what is thought to be pending.
         // Nobody looks into a removed directory before the server says that it is there again.
-        let is_gone = core.tree.is_orphan(*parent);
-        if let (Known::Fresh(found), false) = (core.tree.name(*parent, &name, mount.now), is_gone) {
+        let is_gone = core.tree().is_orphan(*parent);
+        if let (Known::Fresh(found), false) = (core.tree().name(*parent, &name, mount.now), is_gone)
+        {
             return Err(Violation(format!("#{parent}/{name} ({ino}) is {found:?} for ever")));
         }
     }

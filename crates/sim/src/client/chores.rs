@@ -93,7 +93,7 @@ impl Mount {
             Err(Refusal::NoSpace | Refusal::Io) => drop(self.remote.unsettled.insert(lane)),
             Err(_) => {}
             Ok(answer) => {
-                if answer.has_sent || self.core.queue.is_empty() {
+                if answer.has_sent || self.core.queue().is_empty() {
                     self.remote.unsettled.remove(&lane);
                 }
                 self.disk.tidy_log(&mut self.core, self.now);
@@ -135,7 +135,7 @@ impl Mount {
             }
             Errand::Room(quota) => {
                 if let Reply::Space(space) = reply {
-                    self.core.room.told(quota, &space, self.now);
+                    self.core.told_space(quota, &space, self.now);
                 }
             }
             Errand::Ahead(request) => {

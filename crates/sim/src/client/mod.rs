@@ -15,8 +15,8 @@ mod shell;
 
 use std::time::Duration;
 
-use segue_core::host::Host;
 use segue_core::host::call::{Call, Seals};
+use segue_core::host::{Host, Settings};
 use segue_core::nouns::Time;
 
 use crate::Violation;
@@ -92,9 +92,9 @@ impl Mount {
         now: Time,
     ) -> Mount {
         let mut core = Host::new(NODE_LIMIT, kept.seq_reserved.max(1));
-        core.settings.clone_min = CLONE_MIN;
-        core.settings.batch_max = BATCH_MAX;
-        (core.settings.backs, core.settings.backed_min) = (true, BACKED_MIN);
+        let (clone_min, batch_max, backed_min) = (CLONE_MIN, BATCH_MAX, BACKED_MIN);
+        let settings = Settings { clone_min, batch_max, backed_min, ..Settings::default() };
+        core.configure(Settings { backs: true, ..settings });
         bug.and_then(Bug::fault).into_iter().for_each(|fault| core.plant(fault));
         Mount {
             core,
@@ -136,7 +136,7 @@ impl Mount {
         if !is_due || std::mem::replace(&mut self.chores.knows_room, true) {
             return;
         }
-        let mut quotas = self.core.room.wanted();
+        let mut quotas = self.core.quotas_to_ask();
         quotas.insert(None);
         self.remote.ask_for_room(quotas, self.now);
     }
@@ -145,7 +145,7 @@ impl Mount {
     pub(crate) fn seal_all(&mut self) -> Result<(), Violation> {
         // Another time, if the disk is full.
         self.host_call(Call::SealAll(Seals::Decided))?.ok();
-        self.core.queue.release_all();
+        self.core.release_all();
         self.tick()
     }
 }

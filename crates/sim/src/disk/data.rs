@@ -26,11 +26,11 @@ impl HostDisk {
 
     /// The valid bytes of a file, with their offsets.
     pub(crate) fn here(&mut self, core: &mut Host, ino: Ino) -> Vec<(u64, Vec<u8>)> {
-        let Some(size) = core.tree.peek(ino).map(|attr| attr.size) else { return Vec::new() };
+        let Some(size) = core.tree().peek(ino).map(|attr| attr.size) else { return Vec::new() };
         if self.load(core, ino).is_err() {
             return Vec::new();
         }
-        let Some(file) = core.file(ino) else { return Vec::new() };
+        let Some(file) = core.data_of(ino) else { return Vec::new() };
         let container = self.kept.bytes_of_container((ino, file.container()));
         let valid = file.valid().within(0..size);
         valid.map(|range| (range.start, bytes_of(container, &range))).collect()

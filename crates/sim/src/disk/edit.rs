@@ -71,7 +71,7 @@ impl HostDisk {
         bytes: &[u8],
     ) -> Result<Carried, Violation> {
         let (ino, key) = (edit.ino, (edit.ino, edit.container));
-        let old_size = core.tree.peek(ino).map_or(0, |attr| attr.size);
+        let old_size = core.tree().peek(ino).map_or(0, |attr| attr.size);
         // A full disk takes bytes that overwrite others. The entry in the log is taken back.
         if let Err((refusal, written)) = self.failing.try_change(bytes.len(), edit.logs_bytes) {
             if let Change::Bytes(offset) = edit.change {
@@ -122,7 +122,7 @@ impl HostDisk {
         written: usize,
     ) -> Result<Option<TornWrite>, Violation> {
         let (ino, key) = (edit.ino, (edit.ino, edit.container));
-        let old_size = core.tree.peek(ino).map_or(0, |attr| attr.size);
+        let old_size = core.tree().peek(ino).map_or(0, |attr| attr.size);
         let entry = self.entry_of(edit, &bytes);
         let is_logged = entry.holds_bytes();
         self.append(entry)?;

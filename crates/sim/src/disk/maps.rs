@@ -10,9 +10,7 @@ use super::{HostDisk, Key};
 impl HostDisk {
     /// From now on a map may write to this container. The index knows nothing of it as valid.
     pub(crate) fn watch_maps(&mut self, core: &mut Host, key: Key, now: Time) {
-        if let Some(file) = core.files.get_mut(&key.0) {
-            file.mapped(true);
-        }
+        core.mapped(key.0);
         self.kept.maps.entry(key).or_default();
         self.note(core, now);
     }
@@ -49,7 +47,7 @@ impl HostDisk {
             self.counts.refused += 1;
             return;
         }
-        let size = core.tree.peek(key.0).map_or(0, |attr| attr.size);
+        let size = core.tree().peek(key.0).map_or(0, |attr| attr.size);
         let mut bytes = self.kept.bytes_of_container(key).clone();
         bytes.resize(super::container::place(size), 0);
         self.acknowledged.wrote(key.0, 0, &bytes, size);
@@ -58,11 +56,7 @@ impl HostDisk {
     /// No map is left. The writes of the maps are logged.
     pub(crate) fn all_unmapped(&mut self, core: &mut Host) {
         for (ino, container) in std::mem::take(&mut self.kept.maps).into_keys() {
-            if let Some(file) =
-                core.files.get_mut(&ino).filter(|file| file.container() == container)
-            {
-                file.mapped(false);
-            }
+            core.unmapped(ino, container);
         }
     }
 }

@@ -19,7 +19,7 @@ fn pending_names(core: &Host) -> BTreeSet<(Ino, Name)> {
         Change::Record(record) => touched(record).names,
         Change::Data(_) => Vec::new(),
     };
-    core.queue.iter().flat_map(|(logged, _)| record(logged)).collect()
+    core.queue().iter().flat_map(|(logged, _)| record(logged)).collect()
 }
 
 impl HostDisk {

@@ -37,19 +37,11 @@ impl HostDisk {
             let container = self.kept.containers.get(&(file.ino, file.container));
             file.bytes = container.map_or(0, |container| container.bytes.len() as u64);
         }
-        let bug = self.bug;
-        let gone = choose(files, excess, |file| match bug {
-            Some(Bug::ClientEvictsPending) => {
-                let may_go = !core.is_open(file.ino);
-                may_go.then(|| core.files.remove(&file.ino));
-                may_go
-            }
-            _ => core.evict(file.ino, file.container),
-        });
+        let gone = choose(files, excess, |file| core.evict(file.ino, file.container));
         if gone.is_empty() {
             return;
         }
-        let index_first = bug != Some(Bug::ClientBelievesEvicted);
+        let index_first = self.bug != Some(Bug::ClientBelievesEvicted);
         if index_first && steps > 0 {
             self.kept.save_index().evict(&gone);
         }

@@ -50,7 +50,7 @@ impl SimRemote {
         };
         if self.is_offline && !self.errands.values().any(is_greeting) {
             self.door.next = disk.kept.seq_reserved;
-            self.door.known = disk.kept.latest_noted().max(Some(core.tree.latest()));
+            self.door.known = disk.kept.latest_noted().max(Some(core.tree().latest()));
             self.connect(core, disk, now);
         }
     }
@@ -92,7 +92,7 @@ impl SimRemote {
             (Reply::Welcome(welcome), _) => {
                 if is_new {
                     disk.become_client(hello.client, &welcome.grants);
-                    core.tree.become_another();
+                    core.become_another();
                     self.counts.renamed += 1;
                 }
                 self.counts.histories += u64::from(welcome.history.is_some());

@@ -26,7 +26,7 @@ pub(super) fn has_place_for(core: &Host, ask: &Fetch) -> bool {
         let range = ask.offset..ask.offset + ask.len;
         file.version() != ask.version || !file.fillable(range, ask.version).is_empty()
     };
-    core.files.get(&ask.ino).is_none_or(takes)
+    core.data_of(ask.ino).is_none_or(takes)
 }
 
 impl SimRemote {
@@ -38,14 +38,14 @@ impl SimRemote {
         range: Range<u64>,
         size: u64,
     ) -> Option<Request> {
-        let file = core.file(ino).filter(|_| !self.is_offline)?;
+        let file = core.data_of(ino).filter(|_| !self.is_offline)?;
         let gap = file.to_fetch(range, size).into_iter().next()?;
         Some(request(Gap { ino, version: file.version(), range: gap }))
     }
 
     /// Fetches missing bytes of a file before they are read.
     pub(crate) fn read_ahead(&mut self, core: &mut Host, disk: &HostDisk, ino: Ino, now: Time) {
-        let Some(size) = core.tree.peek(ino).map(|attr| attr.size) else { return };
+        let Some(size) = core.tree().peek(ino).map(|attr| attr.size) else { return };
         if self.reads_ahead
             && disk.load(core, ino).is_ok()
             && let Some(request) = self.next_gap(core, ino, 0..size, size)
@@ -63,12 +63,12 @@ impl SimRemote {
         times: [Time; 2],
     ) {
         let promised = self.session.promised(&reply);
-        let as_of = core.tree.as_of(promised, times);
+        let as_of = core.tree().as_of(promised, times);
         if let (Request::Fetch(ask), Reply::Fetched(fetched)) = (request, reply) {
             // It is asked for again.
             self.fill((core, disk), ask, &fetched, &body).ok();
         }
-        core.tree.promised(&as_of);
+        core.promised(&as_of);
     }
 
     /// Puts fetched bytes into the container where nothing newer is.
@@ -80,7 +80,7 @@ impl SimRemote {
         body: &[u8],
     ) -> Result<(), Refusal> {
         disk.failing.try_write()?;
-        let file = core.files.get(&ask.ino).ok_or(Refusal::Stale)?;
+        let file = core.data_of(ask.ino).ok_or(Refusal::Stale)?;
         let version = match self.bug {
             Some(Bug::ClientFillsStale) => file.version(),
             _ => ask.version,

@@ -50,7 +50,7 @@ impl SimSession {
         }
         let keeps = self.has_bug(Bug::ClientKeepsPromises);
         let number = if is_offline && !keeps { 0 } else { self.number() };
-        core.tree.follow(number, if keeps { now } else { self.answered });
+        core.follow_session(number, if keeps { now } else { self.answered });
     }
 
     /// A question is put.

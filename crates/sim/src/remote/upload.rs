@@ -216,7 +216,7 @@ impl SimRemote {
         (call, data): (CallId, &DataChange),
         now: Time,
     ) -> bool {
-        let size = core.tree.peek(data.ino).map_or(0, |attr| attr.size);
+        let size = core.tree().peek(data.ino).map_or(0, |attr| attr.size);
         let Some(request) = self.next_gap(core, data.ino, 0..data.size, size) else { return false };
         let Request::Fetch(ask) = request else { return false };
         self.ask_for((call, Waits::Fetch(ask)), (request, Vec::new()), now);
@@ -341,9 +341,9 @@ fn put_request(disk: &HostDisk, put: upload::Put<Bytes, Copy>) -> (Request, Vec<
 /// off since, in a change that only the log of an earlier process knows: they would be fetched for
 /// ever.
 fn is_cut(core: &Host, ask: &Fetch) -> bool {
-    let size = core.tree.peek(ask.ino).map_or(0, |attr| attr.size);
+    let size = core.tree().peek(ask.ino).map_or(0, |attr| attr.size);
     let range = ask.offset..ask.offset + ask.len;
-    core.files.get(&ask.ino).is_some_and(|file| {
+    core.data_of(ask.ino).is_some_and(|file| {
         let is_missing = !file.to_fetch(range.clone(), size).is_empty();
         is_missing && file.version() == ask.version && file.fillable(range, ask.version).is_empty()
     })

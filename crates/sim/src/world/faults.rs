@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use segue_core::host::Settings;
+
 use super::draws::Who;
 use super::{Event, Host, RECONNECT, THREADS, World};
 use crate::Violation;
@@ -221,11 +223,12 @@ impl World {
             self.server.ledger.left(mount.disk.kept.client(), &mount.disk.kept.left);
             mount.remote.session.has_promises = self.options.promises;
             if !self.options.promises {
-                mount.core.tree.set_poll(POLL);
+                mount.core.poll(POLL);
             }
             mount.disk.failing.rng = Rng::new(next_request ^ 5);
             mount.remote.reads_ahead = self.plan.more.reads_ahead;
-            mount.core.settings.lm = self.plan.more.lm;
+            let settings = Settings { lm: self.plan.more.lm, ..*mount.core.settings() };
+            mount.core.configure(settings);
             mount.has_limits = self.plan.more.limits_every.is_some();
             mount.remote.least = self.plan.more.chunks;
             let mut apps = Apps::new(mount, THREADS, bug);

@@ -266,7 +266,7 @@ impl World {
                 let named = |ino| ledger.is_named(ino) && !ledger.was_removed(ino);
                 let core = &mount.core;
                 let is_idle = core.calls() == 0;
-                let sent = is_idle && core.queue.is_empty() && core.unsealed().is_empty();
+                let sent = is_idle && core.queue().is_empty() && core.unsealed().is_empty();
                 let stored = !mount.disk.acknowledged.unsealed().any(named);
                 mount.remote.door.is_greeted && apps.handles.is_empty() && sent && stored
             }
@@ -278,7 +278,7 @@ impl World {
         let of = |host: &Host| match host {
             Host::Up(apps) => format!(
                 "{} queued, open {:?}, unsealed {:?}; ",
-                apps.mount.core.queue.len(),
+                apps.mount.core.queue().len(),
                 apps.handles,
                 apps.mount.disk.acknowledged.unsealed().collect::<Vec<_>>()
             ),

@@ -56,11 +56,6 @@ impl Host {
         ContainerId(self.next_container - 1)
     }
 
-    /// A container for what is to be cached of a file anew.
-    pub fn new_container(&mut self) -> ContainerId {
-        self.fresh_container()
-    }
-
     fn queued_data(&self, ino: Ino) -> impl Iterator<Item = (u64, &DataChange)> {
         self.queue.iter().filter_map(move |(logged, _)| match &logged.change {
             Change::Data(data) if data.ino == ino => Some((logged.seq, data)),
@@ -138,16 +133,6 @@ impl Host {
         parts
     }
 
-    /// True if `range` of `ino` may be changed in `container` now: the file has no other one since,
-    /// and nothing was closed into a change there that is not preserved.
-    pub fn may_be_overwritten(
-        &mut self,
-        (ino, container): (Ino, ContainerId),
-        range: &Range<u64>,
-    ) -> bool {
-        self.container(ino) == Some(container) && self.to_preserve(ino, range).is_empty()
-    }
-
     /// Which bytes of change `seq` are not in its container any more.
     pub fn preserved(&self, seq: u64) -> RangeSet {
         self.preserved.get(&seq).cloned().unwrap_or_default()
@@ -164,16 +149,19 @@ impl Host {
     /// some of it, or if what is noted is not what is here; nor if the container goes anyway, once
     /// the log says durably that nobody needs it.
     pub fn evict(&mut self, ino: Ino, container: ContainerId) -> bool {
-        if self.is_open(ino) || self.queue.has_data(ino) || self.is_going(ino, container) {
+        let is_needed = self.queue.has_data(ino) || self.is_going(ino, container);
+        let is_planted = self.has_planted(Fault::EvictsPending);
+        if self.is_open(ino) || is_needed && !is_planted {
             return false;
         }
-        let may_go = self.files.get(&ino).is_none_or(|file| {
-            file.container() == container
-                && file.is_noted()
-                && !file.is_ahead()
-                && !file.is_fetching()
-                && !file.is_mapped()
-        });
+        let may_go = is_planted
+            || self.files.get(&ino).is_none_or(|file| {
+                file.container() == container
+                    && file.is_noted()
+                    && !file.is_ahead()
+                    && !file.is_fetching()
+                    && !file.is_mapped()
+            });
         if may_go {
             self.files.remove(&ino);
         }

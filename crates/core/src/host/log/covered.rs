@@ -11,7 +11,7 @@ pub(in crate::host) const COVERED_MAX: usize = 64;
 
 impl Host {
     /// Notes process session `session` as a writer of `ino`.
-    pub fn note_writer(&mut self, ino: Ino, session: u32) {
+    pub(in crate::host) fn note_writer(&mut self, ino: Ino, session: u32) {
         self.writers.entry(ino).or_default().insert(session);
     }
 

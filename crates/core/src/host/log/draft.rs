@@ -84,7 +84,7 @@ impl Host {
     /// The entry for a new size of `ino`; `None` if it is not known. A file that is emptied gets
     /// another container: what waits to be sent needs the old one. Unless it `stays`, because
     /// somebody reads it past us: then that has been preserved.
-    pub fn draft_resize(
+    pub(in crate::host) fn draft_resize(
         &mut self,
         ino: Ino,
         size: u64,

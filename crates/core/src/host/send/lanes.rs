@@ -84,7 +84,7 @@ impl Host {
     }
 
     /// Raises these changes over others, with those that they follow. Returns which were raised.
-    pub fn push(&mut self, seqs: &BTreeSet<u64>) -> BTreeSet<u64> {
+    pub(in crate::host) fn push(&mut self, seqs: &BTreeSet<u64>) -> BTreeSet<u64> {
         self.queue.raise(seqs, self.ahead.uploading())
     }
 }

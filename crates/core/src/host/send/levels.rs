@@ -58,7 +58,7 @@ impl Host {
     }
 
     /// Notes that `by` closed `ino` and left its data unsealed.
-    pub fn close_unsealed(&mut self, ino: Ino, by: Caller) {
+    pub(in crate::host) fn close_unsealed(&mut self, ino: Ino, by: Caller) {
         if let Some(unsealed) = self.unsealed.get_mut(&ino) {
             unsealed.by = Some(by);
         }
@@ -72,7 +72,7 @@ impl Host {
     }
 
     /// Files whose data are to be sealed now. Data of removed files are forgotten.
-    pub fn due_to_seal(&mut self, now: Time) -> Vec<Ino> {
+    pub(in crate::host) fn due_to_seal(&mut self, now: Time) -> Vec<Ino> {
         let unsealed = self.unsealed();
         self.unsealed.retain(|ino, _| unsealed.contains(ino));
         let is_due = |ino: &Ino| !self.is_kept_back(*ino, now) && !self.is_rewritten(*ino, now);

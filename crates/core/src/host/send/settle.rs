@@ -13,7 +13,12 @@ impl Host {
     ///
     /// What is not promised of it is as of when the change was first sent: the server repeats what
     /// it answered then.
-    pub fn settle(&mut self, seq: u64, outcome: &Outcome, as_of: &AsOf) -> Vec<Effect> {
+    pub(in crate::host) fn settle(
+        &mut self,
+        seq: u64,
+        outcome: &Outcome,
+        as_of: &AsOf,
+    ) -> Vec<Effect> {
         let as_of = &self.queue.sent(seq).map_or(as_of.clone(), |sent| as_of.asked_at(sent));
         let Some(logged) = self.queue.settle(seq) else { return Vec::new() };
         self.covered.retain(|_, seqs| {

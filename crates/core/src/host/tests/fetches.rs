@@ -217,7 +217,7 @@ fn what_passes_the_cache_is_of_one_state() {
 #[test]
 fn a_copy_by_the_server_is_waited_for_and_refused_if_nothing_comes() {
     let mut host = ignorant();
-    let container = host.new_container();
+    let container = host.fresh_container();
     host.file(Ino(7)).unwrap().cloned(1, container);
     for id in 1..=2 {
         let waits = start(&mut host, id, 0..0, false);

@@ -1,5 +1,7 @@
 //! What stands where.
 
+use std::ops::Range;
+
 use super::*;
 use crate::host::log::Entry;
 
@@ -11,14 +13,13 @@ fn what_became_a_change_meanwhile_is_not_written_over_before_it_is_preserved() {
     create(&mut core);
     write(&mut core, 5, 0..100);
     let container = core.container(Ino(5)).unwrap();
-    let place = (Ino(5), container);
-    assert!(core.may_be_overwritten(place, &(0..50)), "nothing is on its way");
+    let is_free = |core: &Host, range: Range<u64>| core.to_preserve(Ino(5), &range).is_empty();
+    assert!(is_free(&core, 0..50), "nothing is on its way");
     seal(&mut core, 5);
-    assert!(!core.may_be_overwritten(place, &(0..50)));
-    assert!(core.may_be_overwritten(place, &(100..200)));
+    assert!(!is_free(&core, 0..50) && is_free(&core, 100..200));
     core.admit(Entry::Preserved { seq: 2, range: 0..50, sums: Vec::new() }, Time::default());
-    assert!(core.may_be_overwritten(place, &(0..50)) && !core.may_be_overwritten(place, &(0..51)));
+    assert!(is_free(&core, 0..50) && !is_free(&core, 0..51));
     let emptied = core.draft_resize(Ino(5), 0, false, Timestamp::default()).unwrap();
     core.admit(emptied, Time::default());
-    assert!(!core.may_be_overwritten(place, &(0..50)), "the file has another one");
+    assert_ne!(core.container(Ino(5)), Some(container), "the change keeps what it has");
 }
