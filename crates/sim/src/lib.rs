@@ -88,6 +88,8 @@ pub struct Summary {
     pub leaves: u64,
     /// Chunks that went as differences.
     pub differences: u64,
+    /// Uploads before the turn of their changes.
+    pub uploads_ahead: u64,
     /// Times that a host's disk was put back.
     pub put_back: u64,
     /// Hosts that were made from another one's disk.
@@ -132,6 +134,7 @@ impl Summary {
         self.map_stores += other.map_stores;
         self.leaves += other.leaves;
         self.differences += other.differences;
+        self.uploads_ahead += other.uploads_ahead;
         self.put_back += other.put_back;
         self.cloned += other.cloned;
         self.servers_put_back += other.servers_put_back;

@@ -129,8 +129,8 @@ fn words(total: &Summary) -> String {
     format!(
         "{:.1} virtual hours, {} operations, {} records, {} cancelled, {} superseded, {} \
          stores in one, {} taken back, {} conflicts, {} merged, {} refused, {} files passed \
-         through, {} stores of maps, {} leaves, {} differences; faults: {} messages lost, {} \
-         duplicated, {} partitions, \
+         through, {} stores of maps, {} leaves, {} differences, {} uploads ahead; faults: {} \
+         messages lost, {} duplicated, {} partitions, \
          {} client crashes, {} server crashes, {} broken recoveries, {} sleeps, {} clocks \
          set, {} full disks, {} limits set, {} disk errors, {} caches put back, {} cloned, {} \
          servers put back, {} other servers met; {} breaks heard, {} sessions resumed, {} \
@@ -149,6 +149,7 @@ fn words(total: &Summary) -> String {
         total.map_stores,
         total.leaves,
         total.differences,
+        total.uploads_ahead,
         total.lost,
         total.duplicated,
         total.partitions,

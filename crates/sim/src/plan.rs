@@ -99,6 +99,8 @@ pub enum Bug {
     ClientForgetsMaps,
     /// A client lets its kernel read on in a container that a file has no more.
     ClientKeepsBacking,
+    /// A client makes a change longer whose chunks it has uploaded ahead.
+    ClientAmendsUploaded,
 }
 
 impl Bug {
@@ -117,6 +119,7 @@ impl Bug {
             Bug::ClientForgetsTorn => Some(Fault::ForgetsBegun),
             Bug::ClientMergesUnlike => Some(Fault::MergesUnlike),
             Bug::ClientKeepsBacking => Some(Fault::KeepsBacking),
+            Bug::ClientAmendsUploaded => Some(Fault::AmendsUploaded),
             Bug::ClientEvictsPending => Some(Fault::EvictsPending),
             _ => None,
         }
@@ -149,6 +152,7 @@ impl Bug {
                 | Bug::ServerLeaksReferences
                 | Bug::ServerBelievesDifferences
                 | Bug::ClientMergesUnlike
+                | Bug::ClientAmendsUploaded
                 | Bug::ClientForgetsMaps
         )
     }

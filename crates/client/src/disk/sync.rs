@@ -63,6 +63,11 @@ impl CacheDisk {
     }
 
     fn sync_disk_now(&self) -> Result<(), Refusal> {
+        let is_log_first =
+            self.sync_overwritten().map_err(|error| self.disk_refusal("preserved", &error))?;
+        if is_log_first {
+            self.sync_log().map_err(|error| self.disk_refusal("update.log", &error))?;
+        }
         let mark = self.log.lock().data_mark();
         self.sync_data().map_err(|error| self.disk_refusal("containers", &error))?;
         let marked = self.log.lock().data_synced(mark);
@@ -72,10 +77,24 @@ impl CacheDisk {
 
     /// The same, but that it fails where its disk does.
     pub(crate) fn try_sync_disk(&self) -> io::Result<()> {
+        if self.sync_overwritten()? {
+            self.try_sync_log()?;
+        }
         let mark = self.log.lock().data_mark();
         self.sync_data()?;
         self.log.lock().data_synced(mark)?;
         self.try_sync_log()
+    }
+
+    /// Makes the overwritten bytes of changes durable. If there were any, the log goes next, which
+    /// says where they are, and then the containers: if one was durable alone, a loss of power would
+    /// leave the change with later bytes than its own.
+    fn sync_overwritten(&self) -> io::Result<bool> {
+        let is_needed = self.preserved.needs_sync();
+        if is_needed {
+            self.preserved.sync().or_else(|error| self.mend(&error))?;
+        }
+        Ok(is_needed)
     }
 
     /// Makes durable what was written and is not in the log.

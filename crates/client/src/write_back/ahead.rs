@@ -50,8 +50,7 @@ impl WriteBack {
             self.wakes.to_upload.notify_one();
             let made = tokio::select! {
                 made = self.upload(&picked.changes) => made,
-                () = self.round_over(picked.round) => continue,
-                () = self.one_is_taken_back(&picked.changes) => continue,
+                () = self.given_up(&picked) => continue,
             };
             let failed = made.as_ref().err().copied();
             self.uploaded(&picked, made);
@@ -72,22 +71,18 @@ impl WriteBack {
         self.host.lock_ahead().uploaded(picked, made);
     }
 
-    /// Waits until what was picked in `round` counts no more, because the connection is another.
-    async fn round_over(&self, round: u64) {
-        let mut link = self.remote.link().watch();
-        while self.host.lock_ahead().ahead().is_in(round) {
-            if link.changed().await.is_err() {
+    /// Waits until nobody wants this upload any more: the connection is another, or one of the
+    /// changes is not to be sent.
+    async fn given_up(&self, picked: &Picked) {
+        let (mut link, mut settled) = (self.remote.link().watch(), self.wakes.settled.subscribe());
+        while self.host.lock_ahead().is_picked(picked) {
+            let is_over = tokio::select! {
+                changed = link.changed() => changed.is_err(),
+                changed = settled.changed() => changed.is_err(),
+            };
+            if is_over {
                 std::future::pending::<()>().await;
             }
-        }
-    }
-
-    /// Waits until one of `changes` is not to be sent any more.
-    async fn one_is_taken_back(&self, changes: &[Logged]) {
-        let mut settled = self.wakes.settled.subscribe();
-        let waits = |logged: &Logged| self.host.lock().queue().stage(logged.seq).is_some();
-        while changes.iter().all(waits) {
-            settled.changed().await.ok();
         }
     }
 

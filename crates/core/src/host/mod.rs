@@ -28,13 +28,13 @@ use self::cache::{Scrap, Storms};
 use self::call::{FreeSpace, Handles, Keeping, Owner, Room, Running};
 use self::invariants::Turn;
 use self::log::{Bound, Pending};
-use self::send::{BATCH_MAX, BatchSizes, ServerDisk, Unsealed, UploadAhead, Waiters};
+use self::send::{BATCH_MAX, BatchSizes, OFFER_FROM, ServerDisk, Unsealed, UploadAhead, Waiters};
 use crate::host::cache::{FileData, FileNote, Nodes, Tree};
 use crate::host::log::Queue;
 use crate::namespace::mode_after_write;
 use crate::nouns::{
-    Attr, Caller, ContainerId, Ino, Kind, Name, RangeSet, Record, Role, SetAttr, Time, Touched,
-    Version,
+    Attr, Caller, ContainerId, INLINE_MAX, Ino, Kind, Name, RangeSet, Record, Role, SetAttr, Time,
+    Touched, Version,
 };
 use crate::persist::Lm;
 use crate::wire::Compare;
@@ -128,6 +128,10 @@ pub struct Settings {
     pub clone_min: u64,
     /// The most bytes of a batch.
     pub batch_max: u64,
+    /// The most bytes of a change that go inside its record.
+    pub inline_max: u64,
+    /// From so many bytes on the server is asked which chunks it has.
+    pub offer_from: u64,
     /// A call waits so long for an unreachable server.
     pub grace: Duration,
     /// The kernel takes containers that it may read by itself.
@@ -141,9 +145,19 @@ impl Default for Settings {
     fn default() -> Settings {
         let owner = Owner { uid: 0, gid: 0, role: Role::Host };
         let (lm, bound, is_read_only) = (Lm::default(), Bound(u64::MAX), false);
-        let (clone_min, batch_max, grace) = (CLONE_MIN, BATCH_MAX, Duration::ZERO);
-        let (backs, backed_min) = (false, BACKED_MIN);
-        Settings { lm, bound, owner, is_read_only, clone_min, batch_max, grace, backs, backed_min }
+        Settings {
+            lm,
+            bound,
+            owner,
+            is_read_only,
+            clone_min: CLONE_MIN,
+            batch_max: BATCH_MAX,
+            inline_max: INLINE_MAX as u64,
+            offer_from: OFFER_FROM,
+            grace: Duration::ZERO,
+            backs: false,
+            backed_min: BACKED_MIN,
+        }
     }
 }
 

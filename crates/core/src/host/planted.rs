@@ -30,6 +30,8 @@ pub enum Fault {
     MergesUnlike,
     /// Data that nobody has open may go from the cache, although the server lacks them.
     EvictsPending,
+    /// What was written since becomes part of a change whose chunks went ahead without it.
+    AmendsUploaded,
     /// Nothing is noted of a file with such a change, and it is taken out of the log.
     ForgetsBegun,
 }

@@ -18,6 +18,8 @@ impl Host {
     /// Has the host do as `settings` say from now on.
     pub fn configure(&mut self, settings: Settings) {
         self.settings = settings;
+        self.queue.set_inline_max(settings.inline_max);
+        self.ahead.size(settings.inline_max, settings.offer_from);
     }
 
     /// Whether the kernel takes containers that it may read by itself. Returns what was believed.

@@ -11,7 +11,7 @@ use super::Mount;
 use super::shell::Ran;
 use crate::Violation;
 use crate::plan::Bug;
-use crate::remote::{Asking, Errand, Sent, Waits, Whose};
+use crate::remote::{Asking, Errand, Sent, UploadId, Waits, Whose};
 use crate::server::Answer as Answered;
 
 /// Chores that no request is under way for.
@@ -75,8 +75,11 @@ impl Mount {
         Ok(())
     }
 
-    /// Sends the next batch of each lane, if there is one and none is under way.
+    /// Uploads ahead what is worth it, and sends the next batch of each lane, if there is one and
+    /// none is under way.
     pub(crate) fn send(&mut self) -> Result<(), Violation> {
+        let places = (&mut self.core, &mut self.disk);
+        self.remote.upload_ahead(places, self.now)?;
         for lane in Lane::ALL {
             if !self.remote.is_offline && !self.remote.is_draining(lane) {
                 self.start_as(Whose::Lane(lane), Call::Send(lane))?;
@@ -128,8 +131,8 @@ impl Mount {
                     return Ok(());
                 }
             }
-            Errand::Upload(call, waits) => {
-                if self.upload_answered(call, (waits, (reply, body)), asked)? {
+            Errand::Upload(id, waits) => {
+                if self.upload_answered(id, (waits, (reply, body)), asked)? {
                     return Ok(());
                 }
             }
@@ -189,16 +192,19 @@ impl Mount {
     /// Goes on with the upload that waits for this answer. Returns true if nothing else goes on.
     fn upload_answered(
         &mut self,
-        call: CallId,
+        id: UploadId,
         heard: (Waits, Answered),
         asked: Time,
     ) -> Result<bool, Violation> {
+        let lane = self.remote.lane_of(id);
         let places = (&mut self.core, &mut self.disk);
-        let sent = self.remote.uploads(places, call, heard, [asked, self.now])?;
-        let Some((whose, sent)) = sent else { return Ok(false) };
+        let sent = self.remote.uploads(places, id, heard, [asked, self.now])?;
+        let (UploadId::Batch(call), Some(lane), Some(sent)) = (id, lane, sent) else {
+            return Ok(false);
+        };
         let is_full = matches!(sent, Sent::Ended(Ok(Done::NoChunks(_))));
         let ran = self.batch_goes_on(call, sent)?;
-        self.goes_on(whose, ran)?;
+        self.goes_on(Whose::Lane(lane), ran)?;
         Ok(is_full)
     }
 

@@ -145,7 +145,7 @@ impl Mount {
     /// A batch came so far.
     pub(super) fn batch_goes_on(&mut self, id: CallId, sent: Sent) -> Result<Ran, Violation> {
         match sent {
-            Sent::Uploads => Ok(Ran::Uploads),
+            Sent::Uploads | Sent::Ahead => Ok(Ran::Uploads),
             Sent::Asks(asking) => Ran::asks(asking),
             Sent::Ended(done) => self.go_on_with(id, done),
         }

@@ -63,6 +63,12 @@ impl Container {
         }
     }
 
+    /// These bytes stand there after all.
+    pub(super) fn keeps(&mut self, offset: u64, bytes: &[u8]) {
+        put(&mut self.bytes, offset, bytes);
+        self.sync();
+    }
+
     /// False if it was never synced and is gone.
     pub(super) fn lose_power(&mut self, rng: &mut Rng) -> bool {
         if self.durable.is_none() && rng.chance(300) {

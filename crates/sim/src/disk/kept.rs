@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use segue_core::host::Notes;
 use segue_core::host::cache::Scrap;
 use segue_core::host::conflict::Duplicate;
-use segue_core::host::log::{Entry, Logged};
+use segue_core::host::log::{Change, Entry, Logged};
 use segue_core::nouns::{ClientId, ContainerId, Ino, InoGrant, Time};
 
 use super::container::{Container, Preserved};
@@ -241,6 +241,7 @@ impl Kept {
     /// The host goes down. As the real client does later, the log is cut off where it speaks of
     /// preserved bytes that are not there.
     pub(crate) fn lose_power(&mut self, is_alone: bool, rng: &mut Rng) -> Lost {
+        let unsynced = self.unsynced_overwrites();
         let floor = self.floor(is_alone);
         let least = floor.max(self.synced);
         let mut len = least + rng.index(self.log.len() - least + 1);
@@ -250,6 +251,12 @@ impl Kept {
         let entries = self.log.split_off(len);
         self.end -= entries.len() as u64;
         self.containers.retain(|_, container| container.lose_power(rng));
+        let lost = unsynced.into_iter().filter(|(at, ..)| *at >= len);
+        for (_, key, offset, bytes) in lost {
+            if let Some(container) = self.containers.get_mut(&key) {
+                container.keeps(offset, &bytes);
+            }
+        }
         self.sync_preserved();
         self.unsynced.clear();
         let version = rng.index(self.older.len() + 1);
@@ -260,6 +267,27 @@ impl Kept {
         (self.synced, self.data) = (len, len);
         self.lost_power = true;
         Lost { entries, end: self.end }
+    }
+
+    /// Bytes of changes that were overwritten since the last sync: by which entry they were
+    /// preserved, and their place. The real client syncs what it preserved, and the log, before
+    /// containers, and within a second. No kernel writes a page sooner by itself.
+    fn unsynced_overwrites(&self) -> Vec<(usize, Key, u64, Vec<u8>)> {
+        let container = |wanted: u64| {
+            self.log.iter().find_map(|entry| match entry {
+                Entry::Change(Logged { seq, change: Change::Data(data), .. }) if *seq == wanted => {
+                    Some((data.ino, data.container))
+                }
+                _ => None,
+            })
+        };
+        let overwritten = |(at, entry): (usize, &Entry)| {
+            let Entry::Preserved { seq, range, .. } = entry else { return None };
+            let kept = &self.preserved.get(seq)?.bytes;
+            let bytes: Option<Vec<u8>> = range.clone().map(|at| kept.get(&at).copied()).collect();
+            Some((at, container(*seq)?, range.start, bytes?))
+        };
+        self.log.iter().enumerate().skip(self.data).filter_map(overwritten).collect()
     }
 
     /// The first entry that speaks of preserved bytes of change `seq` that may not be durable.

@@ -10,11 +10,11 @@ use segue_core::host::action::{CallId, Deliver, Delivered, Done, Undone};
 use segue_core::host::log::Logged;
 use segue_core::nouns::{Fingerprint, Outcome, PieceBytes, Record, Stamped, Time};
 use segue_core::refusal::Refusal;
-use segue_core::upload::Made;
+use segue_core::upload::{Made, changes_of};
 use segue_core::wire::{Applied, Apply, Reply, Request};
 
-use super::upload::{Delivering, Waits};
-use super::{Asking, SimRemote, Whose};
+use super::upload::{Changes, UploadId, Uploading, Waits};
+use super::{Asking, SimRemote};
 use crate::Violation;
 use crate::disk::{Carried, HostDisk};
 use crate::plan::Bug;
@@ -28,6 +28,8 @@ const AGAIN: Carried = Err(Undone { refusal: Refusal::Changed, is_logged: false 
 pub(crate) enum Sent {
     /// Its stores are being made.
     Uploads,
+    /// Its chunks went ahead, or could not.
+    Ahead,
     /// It goes in this message.
     Asks(Asking),
     /// It does not go.
@@ -45,52 +47,56 @@ impl SimRemote {
         if places.1.failing.try_read().is_err() {
             return Ok(Sent::Ended(AGAIN));
         }
-        let delivering = Delivering::new(deliver, self.least);
-        self.go_on_delivering(places, (call, delivering), now)
+        let uploading = Uploading::new(places.0, Changes::Batch(deliver), self.least);
+        self.go_on_uploading(places, (UploadId::Batch(call), uploading), now)
     }
 
-    /// Goes on with a batch whose stores are made, with an answer. It was asked for and came at
-    /// these `times`.
+    /// Goes on to make stores, with an answer. It was asked for and came at these `times`.
     pub(crate) fn uploads(
         &mut self,
         (core, disk): (&mut Host, &mut HostDisk),
-        call: CallId,
+        id: UploadId,
         heard: (Waits, Answer),
         times: [Time; 2],
-    ) -> Result<Option<(Whose, Sent)>, Violation> {
-        let Some(mut delivering) = self.deliveries.remove(&call) else { return Ok(None) };
-        let whose = Whose::Lane(delivering.deliver.lane);
-        self.upload_heard((core, disk), (call, &mut delivering), heard, times)?;
+    ) -> Result<Option<Sent>, Violation> {
+        let Some(mut uploading) = self.uploads.remove(&id) else { return Ok(None) };
+        self.upload_heard((core, disk), (id, &mut uploading), heard, times)?;
         let [_, now] = times;
-        let sent = self.go_on_delivering((core, disk), (call, delivering), now)?;
-        Ok(Some((whose, sent)))
+        self.go_on_uploading((core, disk), (id, uploading), now).map(Some)
     }
 
-    fn go_on_delivering(
+    pub(super) fn go_on_uploading(
         &mut self,
         (core, disk): (&mut Host, &mut HostDisk),
-        (call, mut delivering): (CallId, Delivering),
+        (id, mut uploading): (UploadId, Uploading),
         now: Time,
     ) -> Result<Sent, Violation> {
-        let made = self.upload((core, disk), (call, &mut delivering), now)?;
+        let made = self.upload((core, disk), (id, &mut uploading), now)?;
         if made.is_some() {
-            self.forget_uploads(call);
+            self.forget_upload(id);
         }
-        Ok(match made {
-            None => {
-                self.deliveries.insert(call, delivering);
-                Sent::Uploads
+        let Some(made) = made else {
+            self.uploads.insert(id, uploading);
+            return Ok(Sent::Uploads);
+        };
+        let Uploading { of, ready, .. } = uploading;
+        Ok(match (made, id, of) {
+            (made, _, Changes::Ahead(picked)) => {
+                core.uploaded(&picked, made.map(|made| made.stores));
+                Sent::Ahead
             }
-            Some(Err(refusal)) => Sent::Ended(Done::without_chunks(refusal).map_err(Undone::from)),
-            Some(Ok(made)) => {
-                let asking = Self::apply((core, disk), (call, delivering.deliver), made, now)?;
-                Sent::Asks(asking)
+            (Ok(mut made), UploadId::Batch(call), Changes::Batch(deliver)) => {
+                made.stores.extend(ready);
+                Sent::Asks(self.apply((core, disk), (call, deliver), made, now)?)
             }
+            (Err(refusal), ..) => Sent::Ended(Done::without_chunks(refusal).map_err(Undone::from)),
+            (Ok(_), UploadId::Ahead(_), _) => return Err(Violation("no call's batch".into())),
         })
     }
 
     /// The message of a batch whose stores are made.
     fn apply(
+        &self,
         (core, disk): (&mut Host, &mut HostDisk),
         (call, deliver): (CallId, Deliver),
         Made { stores, chunks }: Made<Bytes>,
@@ -98,6 +104,11 @@ impl SimRemote {
     ) -> Result<Asking, Violation> {
         let batch = &deliver.batch;
         let store = |seq| stores.iter().find(|(of, _)| *of == seq).map(|(_, store)| store.clone());
+        for (seq, data) in changes_of(batch) {
+            let spelled = self.spelled.get(&seq);
+            let spelled = spelled.ok_or_else(|| Violation("a store was not made".into()))?;
+            disk.acknowledged.sent(seq, &data, spelled)?;
+        }
         let records = batch.iter().map(|logged| logged.stamped(store(logged.seq)));
         let records: Option<Vec<Stamped>> = records.collect();
         let records = records.ok_or_else(|| Violation("a store was not made".into()))?;

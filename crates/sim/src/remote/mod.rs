@@ -4,6 +4,7 @@
 //!   action of the host ─▶ Asking ─▶ outbox ─▶ (network) ─▶ answer ─▶ Done ─▶ event of the host
 //! ```
 
+mod ahead;
 mod batch;
 mod door;
 mod fetch;
@@ -15,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use segue_core::host::Host;
 use segue_core::host::action::{Ask, CallId, Deliver, Done, Fact, Gap, Told, Undone};
 use segue_core::host::log::Lane;
-use segue_core::nouns::{Dentry, Ino, Time};
+use segue_core::nouns::{Dentry, Ino, Store, Time};
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Hello, Lookup, Readdir, Reply, Request, Resume};
 
@@ -26,8 +27,8 @@ use crate::{Summary, Violation};
 pub(crate) use batch::Sent;
 use door::SimDoor;
 use session::SimSession;
-use upload::Delivering;
-pub(crate) use upload::Waits;
+use upload::Uploading;
+pub(crate) use upload::{UploadId, Waits, inline_max, offer_from};
 
 /// The owner of a call of the host: it goes on with the call when the answer is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,8 +103,8 @@ pub(crate) enum Errand {
     Hello(Hello),
     /// A call of the host goes on.
     Call(Whose, Asking),
-    /// The upload for the batch of a call goes on.
-    Upload(CallId, Waits),
+    /// An upload goes on.
+    Upload(UploadId, Waits),
     /// It is known how much a quota has left.
     Room(Option<Ino>),
     /// Data are here for which nobody waits.
@@ -124,8 +125,12 @@ pub(crate) struct SimRemote {
     pub(crate) door: SimDoor,
     /// Stores of so many bytes are made of chunks, if any are.
     pub(crate) least: Option<usize>,
-    /// Batches whose stores are being made.
-    deliveries: BTreeMap<CallId, Delivering>,
+    /// Changes whose stores are being made.
+    uploads: BTreeMap<UploadId, Uploading>,
+    /// Numbers of uploads ahead.
+    aheads: u64,
+    /// The bytes of stores that were made over this connection, by their changes.
+    spelled: BTreeMap<u64, Store>,
     /// Missing bytes of files that are looked at or changed are fetched before they are read.
     pub(crate) reads_ahead: bool,
     /// Of these outcomes came that could not be logged.
@@ -146,7 +151,9 @@ impl SimRemote {
             session: SimSession::start(next_request, bug),
             door: SimDoor::of(kept),
             least: None,
-            deliveries: BTreeMap::new(),
+            uploads: BTreeMap::new(),
+            aheads: 0,
+            spelled: BTreeMap::new(),
             reads_ahead: false,
             unsettled: BTreeSet::new(),
             counts: Summary::default(),
@@ -186,9 +193,9 @@ impl SimRemote {
         self.send((Request::Visible(()), Vec::new()), Errand::Visible, now);
     }
 
-    /// The upload of a call is over: nobody waits for answers to its requests.
-    fn forget_uploads(&mut self, call: CallId) {
-        let is_its = |errand: &Errand| matches!(errand, Errand::Upload(of, _) if *of == call);
+    /// An upload is over: nobody waits for answers to its requests.
+    fn forget_upload(&mut self, id: UploadId) {
+        let is_its = |errand: &Errand| matches!(errand, Errand::Upload(of, _) if *of == id);
         self.errands.retain(|_, errand| !is_its(errand));
     }
 
@@ -208,8 +215,13 @@ impl SimRemote {
             Errand::Call(whose, _) => *whose == Whose::Lane(lane),
             _ => false,
         };
-        let makes = |delivering: &Delivering| delivering.deliver.lane == lane;
-        self.errands.values().any(is_it) || self.deliveries.values().any(makes)
+        let makes = |uploading: &Uploading| uploading.lane() == Some(lane);
+        self.errands.values().any(is_it) || self.uploads.values().any(makes)
+    }
+
+    /// The lane of the batch that an upload is for.
+    pub(crate) fn lane_of(&self, id: UploadId) -> Option<Lane> {
+        self.uploads.get(&id).and_then(Uploading::lane)
     }
 
     /// Which of the server's promises count.
@@ -225,8 +237,12 @@ impl SimRemote {
         self.follow(core, now);
         core.put_all_back();
         self.outbox.clear();
-        let uploads = std::mem::take(&mut self.deliveries).into_iter();
-        let uploads = uploads.map(|(call, of)| (Whose::Lane(of.deliver.lane), call));
+        self.spelled.clear();
+        let uploads = std::mem::take(&mut self.uploads).into_iter();
+        let uploads = uploads.filter_map(|(id, uploading)| match (id, uploading.lane()) {
+            (UploadId::Batch(call), Some(lane)) => Some((Whose::Lane(lane), call)),
+            _ => None,
+        });
         let errands = std::mem::take(&mut self.errands).into_values();
         let call = |errand| match errand {
             Errand::Call(whose, asking) => Some((whose, asking.call)),

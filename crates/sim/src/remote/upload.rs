@@ -8,7 +8,8 @@ use bytes::Bytes;
 use segue_core::chunk::possession_proof;
 use segue_core::host::Host;
 use segue_core::host::action::{CallId, Deliver};
-use segue_core::host::log::{Change, DataChange};
+use segue_core::host::log::{Change, DataChange, Lane, Logged};
+use segue_core::host::send::Picked;
 use segue_core::nouns::{ContainerId, Ino, Piece, PieceBytes, Store, Time};
 use segue_core::refusal::Refusal;
 use segue_core::upload::{
@@ -31,9 +32,43 @@ const LARGE: u64 = 2048;
 /// A file on the disk that has, or had, the bytes of a basis.
 type Copy = (Ino, ContainerId);
 
-/// A batch whose stores are being made.
-pub(crate) struct Delivering {
-    pub(super) deliver: Deliver,
+/// An upload.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) enum UploadId {
+    /// For the batch of a call.
+    Batch(CallId),
+    /// Before the turn of its changes.
+    Ahead(u64),
+}
+
+/// The changes whose stores are made.
+pub(super) enum Changes {
+    Batch(Deliver),
+    Ahead(Picked),
+}
+
+impl Changes {
+    fn logged(&self) -> &[Logged] {
+        match self {
+            Changes::Batch(deliver) => &deliver.batch,
+            Changes::Ahead(picked) => &picked.changes,
+        }
+    }
+
+    fn way(&self) -> Way {
+        match self {
+            Changes::Ahead(_) => Way::Ahead,
+            Changes::Batch(deliver) if deliver.without.is_some() => Way::Named,
+            Changes::Batch(_) => Way::Along,
+        }
+    }
+}
+
+/// Changes whose stores are being made.
+pub(super) struct Uploading {
+    pub(super) of: Changes,
+    /// Stores whose chunks went ahead, by their changes.
+    pub(super) ready: BTreeMap<u64, Store>,
     upload: Upload<Bytes, Copy>,
     group_bytes: usize,
     /// The change whose bytes are read.
@@ -53,19 +88,30 @@ pub(crate) enum Waits {
     Fetch(Fetch),
 }
 
-impl Delivering {
-    pub(super) fn new(deliver: Deliver, least: Option<usize>) -> Delivering {
-        let data = upload::changes_of(&deliver.batch);
+impl Uploading {
+    /// Begins to make the stores of changes that did not go ahead.
+    pub(super) fn new(core: &Host, of: Changes, least: Option<usize>) -> Uploading {
+        let ahead = |logged: &Logged| Some((logged.seq, core.ahead().store(logged.seq)?.clone()));
+        let ready: BTreeMap<u64, Store> = of.logged().iter().filter_map(ahead).collect();
+        let mut data = upload::changes_of(of.logged());
+        data.retain(|(seq, _)| !ready.contains_key(seq));
         let is_large = data.iter().map(|(_, data)| data.size).sum::<u64>() >= LARGE;
-        let way = if deliver.without.is_some() { Way::Named } else { Way::Along };
         let group_bytes = if is_large { LARGE_GROUP_BYTES } else { GROUP_BYTES };
-        let upload = Upload::new(data, way, sizes(least, is_large), group_bytes);
-        Delivering { deliver, upload, group_bytes, opened: 0, read: BTreeMap::new() }
+        let upload = Upload::new(data, of.way(), sizes(least, is_large), group_bytes);
+        Uploading { of, ready, upload, group_bytes, opened: 0, read: BTreeMap::new() }
+    }
+
+    /// The lane of its batch, if it has one.
+    pub(super) fn lane(&self) -> Option<Lane> {
+        match &self.of {
+            Changes::Batch(deliver) => Some(deliver.lane),
+            Changes::Ahead(_) => None,
+        }
     }
 
     /// The change whose bytes are read.
     fn data(&self, seq: u64) -> Result<&DataChange, Violation> {
-        let logged = self.deliver.batch.iter().find(|logged| logged.seq == seq);
+        let logged = self.of.logged().iter().find(|logged| logged.seq == seq);
         match logged.map(|logged| &logged.change) {
             Some(Change::Data(data)) => Ok(data),
             _ => Err(Violation(format!("an upload reads change {seq}"))),
@@ -99,16 +145,26 @@ impl Delivering {
     }
 }
 
+/// The most bytes of a change that go inside its record, if chunks have so many on average.
+pub(crate) fn inline_max(average: usize) -> u64 {
+    average as u64 - 1
+}
+
+/// From so many bytes on chunks are offered, if they have so many on average.
+pub(crate) fn offer_from(average: usize) -> u64 {
+    4 * average as u64
+}
+
 /// How stores are made: in small chunks if such have so many bytes on average.
 fn sizes(least: Option<usize>, is_large: bool) -> Sizes {
     let Some(average) = least else { return Sizes::default() };
     let least = average as u64;
     Sizes {
         average: Some(average),
-        inline_max: least - 1,
+        inline_max: inline_max(average),
         basis_min: 2 * least,
         hole_min: least,
-        offer_from: 4 * least,
+        offer_from: offer_from(average),
         leaf: if is_large { 256 } else { 5 },
     }
 }
@@ -118,20 +174,19 @@ impl SimRemote {
     pub(super) fn upload(
         &mut self,
         (core, disk): (&mut Host, &mut HostDisk),
-        (call, delivering): (CallId, &mut Delivering),
+        (id, uploading): (UploadId, &mut Uploading),
         now: Time,
     ) -> Result<Option<Result<Made<Bytes>, Refusal>>, Violation> {
-        while let Some(action) = delivering.upload.poll_action() {
-            if let Some(event) = self.local((core, disk), (call, delivering), action, now)? {
-                delivering.upload.handle(event, delivering.group_bytes);
+        while let Some(action) = uploading.upload.poll_action() {
+            if let Some(event) = self.local((core, disk), (id, uploading), action, now)? {
+                uploading.upload.handle(event, uploading.group_bytes);
             }
         }
-        let made = delivering.upload.take_made();
+        let made = uploading.upload.take_made();
         if let Some(Ok(made)) = &made {
-            for (seq, store) in &made.stores {
-                let spelled = delivering.spelled_out(*seq, store);
-                disk.acknowledged.sent(*seq, delivering.data(*seq)?, &spelled)?;
-            }
+            let spelled = |(seq, store)| (seq, uploading.spelled_out(seq, store));
+            let stores = made.stores.iter().map(|(seq, store)| (*seq, store));
+            self.spelled.extend(stores.map(spelled));
         }
         Ok(made)
     }
@@ -140,40 +195,40 @@ impl SimRemote {
     fn local(
         &mut self,
         (core, disk): (&mut Host, &mut HostDisk),
-        (call, delivering): (CallId, &mut Delivering),
+        (id, uploading): (UploadId, &mut Uploading),
         action: Action<Bytes, Copy>,
         now: Time,
     ) -> Result<Option<Event<Bytes, Copy>>, Violation> {
-        let seq = delivering.opened;
+        let seq = uploading.opened;
         Ok(Some(match action {
-            Action::FindBases(seq) => Event::Bases(bases(core, disk, (seq, delivering.data(seq)?))),
+            Action::FindBases(seq) => Event::Bases(bases(core, disk, (seq, uploading.data(seq)?))),
             Action::Open(seq) => {
-                delivering.opened = seq;
-                let data = delivering.data(seq)?;
+                uploading.opened = seq;
+                let data = uploading.data(seq)?;
                 let is_whole = core.is_wanted_whole(seq);
-                if is_whole && self.complete(core, (call, data), now) {
+                if is_whole && self.complete(core, (id, data), now) {
                     return Ok(None);
                 }
                 Event::Opened(Ok(is_whole))
             }
             Action::FindData(range) => {
-                let data = delivering.data(seq)?;
+                let data = uploading.data(seq)?;
                 Event::Data(Ok(next_data(&disk.source(core, (seq, data), &range), &range)))
             }
             Action::Read(range) => {
-                let bytes = disk.source(core, (seq, delivering.data(seq)?), &range);
-                delivering.read.insert((seq, range.start), bytes.clone().into());
+                let bytes = disk.source(core, (seq, uploading.data(seq)?), &range);
+                uploading.read.insert((seq, range.start), bytes.clone().into());
                 Event::Read(Ok(bytes))
             }
             Action::Cut(cutter, range) => {
                 let part = upload::window(&cutter, &range);
-                let bytes = disk.source(core, (seq, delivering.data(seq)?), &part);
+                let bytes = disk.source(core, (seq, uploading.data(seq)?), &part);
                 let cuts = upload::cut(&cutter, bytes.into(), part.end == range.end);
-                delivering.remember(range.start, &cuts);
+                uploading.remember(range.start, &cuts);
                 Event::Cut(Ok(cuts))
             }
             action => {
-                self.ask_server(disk, call, action, now);
+                self.ask_server(disk, id, action, now);
                 return Ok(None);
             }
         }))
@@ -182,7 +237,7 @@ impl SimRemote {
     fn ask_server(
         &mut self,
         disk: &HostDisk,
-        call: CallId,
+        id: UploadId,
         action: Action<Bytes, Copy>,
         now: Time,
     ) {
@@ -202,24 +257,24 @@ impl SimRemote {
             // Nobody waits for progress, and the others were done.
             _ => return,
         };
-        self.ask_for((call, waits), message, now);
+        self.ask_for((id, waits), message, now);
     }
 
-    fn ask_for(&mut self, (call, waits): (CallId, Waits), message: (Request, Vec<u8>), now: Time) {
-        self.send(message, Errand::Upload(call, waits), now);
+    fn ask_for(&mut self, (id, waits): (UploadId, Waits), message: (Request, Vec<u8>), now: Time) {
+        self.send(message, Errand::Upload(id, waits), now);
     }
 
     /// Asks for the first missing bytes of a store that must be whole. False if none can be had.
     fn complete(
         &mut self,
         core: &mut Host,
-        (call, data): (CallId, &DataChange),
+        (id, data): (UploadId, &DataChange),
         now: Time,
     ) -> bool {
         let size = core.tree().peek(data.ino).map_or(0, |attr| attr.size);
         let Some(request) = self.next_gap(core, data.ino, 0..data.size, size) else { return false };
         let Request::Fetch(ask) = request else { return false };
-        self.ask_for((call, Waits::Fetch(ask)), (request, Vec::new()), now);
+        self.ask_for((id, Waits::Fetch(ask)), (request, Vec::new()), now);
         true
     }
 
@@ -227,7 +282,7 @@ impl SimRemote {
     pub(super) fn upload_heard(
         &mut self,
         (core, disk): (&mut Host, &mut HostDisk),
-        (call, delivering): (CallId, &mut Delivering),
+        (id, uploading): (UploadId, &mut Uploading),
         (waits, answer): (Waits, Answer),
         times: [Time; 2],
     ) -> Result<(), Violation> {
@@ -242,8 +297,8 @@ impl SimRemote {
             (Waits::Put(id), (Reply::Stored(stored), _)) => Event::Stored(id, Ok(stored.lacking)),
             (Waits::Fetch(ask), answer) => {
                 let ended = self.took_missing((core, disk), ask, answer, times);
-                let data = delivering.data(delivering.opened)?;
-                if ended.is_none() && self.complete(core, (call, data), times[1]) {
+                let data = uploading.data(uploading.opened)?;
+                if ended.is_none() && self.complete(core, (id, data), times[1]) {
                     return Ok(());
                 }
                 Event::Opened(ended.unwrap_or(Ok(true)))
@@ -259,7 +314,7 @@ impl SimRemote {
                 }
             }
         };
-        delivering.upload.handle(event, delivering.group_bytes);
+        uploading.upload.handle(event, uploading.group_bytes);
         Ok(())
     }
 

@@ -11,6 +11,7 @@ use crate::apps::Apps;
 use crate::check::restart;
 use crate::client::{Mount, POLL};
 use crate::disk::{Failing, Lost};
+use crate::remote::{inline_max, offer_from};
 use crate::rng::Rng;
 
 impl World {
@@ -227,7 +228,11 @@ impl World {
             }
             mount.disk.failing.rng = Rng::new(next_request ^ 5);
             mount.remote.reads_ahead = self.plan.more.reads_ahead;
-            let settings = Settings { lm: self.plan.more.lm, ..*mount.core.settings() };
+            let mut settings = Settings { lm: self.plan.more.lm, ..*mount.core.settings() };
+            if let Some(average) = self.plan.more.chunks {
+                settings.inline_max = inline_max(average);
+                settings.offer_from = offer_from(average);
+            }
             mount.core.configure(settings);
             mount.has_limits = self.plan.more.limits_every.is_some();
             mount.remote.least = self.plan.more.chunks;

@@ -267,7 +267,9 @@ impl World {
                 let core = &mount.core;
                 let is_idle = core.calls() == 0;
                 let sent = is_idle && core.queue().is_empty() && core.unsealed().is_empty();
-                let stored = !mount.disk.acknowledged.unsealed().any(named);
+                // What a map wrote is logged later, if the disk was full.
+                let has_unlogged = !mount.disk.changed_maps(None).is_empty();
+                let stored = !has_unlogged && !mount.disk.acknowledged.unsealed().any(named);
                 mount.remote.door.is_greeted && apps.handles.is_empty() && sent && stored
             }
             Host::Down(..) => false,

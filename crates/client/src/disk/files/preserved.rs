@@ -62,6 +62,11 @@ impl Preserved {
         read_zeros(&File::open(self.path(seq))?, offset, len)
     }
 
+    /// True if something that was kept is not durable.
+    pub(crate) fn needs_sync(&self) -> bool {
+        !self.unsynced().is_empty()
+    }
+
     /// Makes durable what was kept.
     pub(crate) fn sync(&self) -> io::Result<()> {
         let _syncing = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);

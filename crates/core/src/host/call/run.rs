@@ -7,7 +7,6 @@ use crate::host::Host;
 use crate::host::action::{Action, CallId, Done, Event, Load, Now, Task, Undone};
 use crate::host::cache::Scrap;
 use crate::host::log::{Change, Entry, Instead};
-use crate::nouns::INLINE_MAX;
 use crate::refusal::Refusal;
 
 impl Host {
@@ -347,7 +346,7 @@ impl Host {
             _ => return,
         };
         self.wake(Task::Drain);
-        if bytes > INLINE_MAX as u64 {
+        if bytes > self.settings.inline_max {
             self.wake(Task::Upload);
         }
     }

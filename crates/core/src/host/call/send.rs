@@ -19,7 +19,7 @@ use crate::host::action::{Action, CallId, Deliver, Delivered, Done, Now, Undone}
 use crate::host::cache::AsOf;
 use crate::host::log::{Change, Lane, Logged};
 use crate::host::send::Without;
-use crate::nouns::{INLINE_MAX, Ino, Outcome, Time};
+use crate::nouns::{Ino, Outcome, Time};
 use crate::refusal::Refusal;
 
 /// Outcomes that are settled at one go.
@@ -201,7 +201,8 @@ impl Host {
             return Err(Refusal::Protocol);
         }
         self.batch_answered(lane, batch, took, round_trip);
-        let has_chunks = |logged: &Logged| logged.change.bytes() > INLINE_MAX as u64;
+        let inline_max = self.settings.inline_max;
+        let has_chunks = |logged: &Logged| logged.change.bytes() > inline_max;
         if sending.without.is_none() && batch.iter().any(has_chunks) {
             self.note_chunks_taken();
         }

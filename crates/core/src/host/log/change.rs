@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::cache::RANGES_MAX;
 use crate::nouns::{
-    Base, Caller, Class, ContainerId, INLINE_MAX, Ino, Name, Outcome, Piece, RangeSet, Record,
-    Stamped, Store, Timestamp, Touched, touched,
+    Base, Caller, Class, ContainerId, Ino, Name, Outcome, Piece, RangeSet, Record, Stamped, Store,
+    Timestamp, Touched, touched,
 };
 
 /// What a record takes in a message with its names and its caller, about.
@@ -149,11 +149,6 @@ impl Change {
             Change::Record(_) => 0,
             Change::Data(data) => data.ranges.iter().map(|range| range.end - range.start).sum(),
         }
-    }
-
-    /// True for more data than go in a record.
-    pub(super) fn is_bulk(&self) -> bool {
-        self.bytes() > INLINE_MAX as u64
     }
 
     /// Ranges of file data.

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use super::order::{Kind, Order};
 use super::{After, Change, Logged};
-use crate::nouns::{Class, Ino, Time};
+use crate::nouns::{Class, INLINE_MAX, Ino, Time};
 
 /// Ranges of one batch: their pieces have to fit into one message.
 const BATCH_RANGES: usize = 8192;
@@ -105,13 +105,15 @@ struct PendingChanges {
 ///
 /// There may be hundreds of thousands, after a day without a network: nothing here looks at all
 /// of them but [`Queue::iter`].
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Queue {
     items: BTreeMap<u64, Item>,
     order: Order,
     /// Bytes of file data.
     bytes: u64,
-    /// Changes of more data than go in a record.
+    /// The most bytes that go in a record.
+    inline_max: u64,
+    /// Changes of more data than that.
     bulk: usize,
     /// Stores of which the server may know that they are outdated.
     maybe_outdated: usize,
@@ -122,7 +124,34 @@ pub struct Queue {
     raised_late: BTreeSet<u64>,
 }
 
+impl Default for Queue {
+    fn default() -> Queue {
+        Queue {
+            items: BTreeMap::new(),
+            order: Order::default(),
+            bytes: 0,
+            inline_max: INLINE_MAX as u64,
+            bulk: 0,
+            maybe_outdated: 0,
+            waiting: BTreeMap::new(),
+            held: BTreeMap::new(),
+            raised_late: BTreeSet::new(),
+        }
+    }
+}
+
 impl Queue {
+    /// At most so many bytes go in a record.
+    pub(in crate::host) fn set_inline_max(&mut self, bytes: u64) {
+        self.inline_max = bytes;
+        let changes = self.items.values().map(|item| &item.logged.change);
+        self.bulk = changes.filter(|change| self.is_bulk(change)).count();
+    }
+
+    fn is_bulk(&self, change: &Change) -> bool {
+        change.bytes() > self.inline_max
+    }
+
     /// Adds the newest change; `is_directory`: whether an inode is one, or may be.
     pub fn push(&mut self, logged: Logged, now: Time, is_directory: impl Fn(Ino) -> bool) {
         assert!(self.newest_seq().is_none_or(|newest| newest < logged.seq), "log order");
@@ -132,7 +161,7 @@ impl Queue {
             waiting.data += usize::from(matches!(logged.change, Change::Data(_)));
         }
         self.bytes += logged.change.bytes();
-        self.bulk += usize::from(logged.change.is_bulk());
+        self.bulk += usize::from(self.is_bulk(&logged.change));
         self.maybe_outdated += usize::from(logged.may_be_outdated());
         self.order.push(&logged, is_directory);
         let item = Item { at: now, stage: Stage::Waits, sent: None, is_rewritten: false, logged };
@@ -362,7 +391,7 @@ impl Queue {
         let all = || self.items.values().map(|item| &item.logged);
         let bytes: u64 = all().map(|logged| logged.change.bytes()).sum();
         assert_eq!(self.bytes, bytes, "the queue counts the bytes of its changes");
-        let bulk = all().filter(|logged| logged.change.is_bulk()).count();
+        let bulk = all().filter(|logged| self.is_bulk(&logged.change)).count();
         assert_eq!(self.bulk, bulk, "the queue counts its large changes");
         let outdated = all().filter(|logged| logged.may_be_outdated()).count();
         assert_eq!(self.maybe_outdated, outdated, "the queue counts what may be outdated");
@@ -410,11 +439,11 @@ impl Queue {
         for held in self.held.values_mut() {
             held.remove(&seq);
         }
-        let bytes = logged.change.bytes();
+        let (bytes, is_bulk) = (logged.change.bytes(), self.is_bulk(&logged.change));
         assert!(self.bytes >= bytes, "the queue counts the bytes of its changes");
-        assert!(self.bulk > 0 || !logged.change.is_bulk(), "the queue counts its large changes");
+        assert!(self.bulk > 0 || !is_bulk, "the queue counts its large changes");
         self.bytes -= bytes;
-        self.bulk -= usize::from(logged.change.is_bulk());
+        self.bulk -= usize::from(is_bulk);
         self.maybe_outdated -= usize::from(logged.may_be_outdated());
         for ino in logged.change.inodes() {
             if let Entry::Occupied(mut waiting) = self.waiting.entry(ino) {

@@ -46,8 +46,12 @@ const PIECES_MAX: usize = 1 << 14;
 const PIECE_BYTES: u64 = 48;
 
 /// Stores whose chunks went ahead.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct UploadAhead {
+    /// Larger data go in chunks.
+    inline_max: u64,
+    /// From so many bytes on the server is asked which chunks it has.
+    offer_from: u64,
     /// The connection that they went over, if there is one.
     nonce: Option<[u8; 32]>,
     /// Grows whenever everything is to be uploaded anew.
@@ -87,7 +91,30 @@ enum Passage {
     Ahead,
 }
 
+impl Default for UploadAhead {
+    fn default() -> UploadAhead {
+        UploadAhead {
+            inline_max: INLINE_MAX as u64,
+            offer_from: OFFER_FROM,
+            nonce: None,
+            round: 0,
+            stores: BTreeMap::new(),
+            pieces: 0,
+            under_way: BTreeSet::new(),
+            left: BTreeSet::new(),
+            next: 0,
+            sent: 0,
+        }
+    }
+}
+
 impl UploadAhead {
+    /// Larger data than `inline_max` go in chunks. From `offer_from` bytes on the server is asked
+    /// which chunks it has.
+    pub(in crate::host) fn size(&mut self, inline_max: u64, offer_from: u64) {
+        (self.inline_max, self.offer_from) = (inline_max, offer_from);
+    }
+
     /// Begins a round when the connection is another; `nonce` tells them apart.
     pub fn follow(&mut self, nonce: Option<[u8; 32]>) {
         if self.nonce != nonce {
@@ -98,7 +125,9 @@ impl UploadAhead {
 
     /// Everything is to be uploaded anew.
     pub fn begin_anew(&mut self) {
-        *self = UploadAhead { nonce: self.nonce, round: self.round + 1, ..UploadAhead::default() };
+        let UploadAhead { inline_max, offer_from, nonce, round, .. } = *self;
+        let round = round + 1;
+        *self = UploadAhead { inline_max, offer_from, nonce, round, ..UploadAhead::default() };
     }
 
     /// Change `seq` is wanted in another way. Others may be wanted so, too.
@@ -145,8 +174,8 @@ impl UploadAhead {
             if is_held {
                 first_held.get_or_insert(logged.seq);
             }
-            if more > INLINE_MAX as u64 && waits && !is_known && !is_held {
-                if bytes >= OFFER_FROM && bytes + more > most {
+            if more > self.inline_max && waits && !is_known && !is_held {
+                if bytes >= self.offer_from && bytes + more > most {
                     break;
                 }
                 bytes += more;
@@ -157,7 +186,7 @@ impl UploadAhead {
         }
         // Those that wait for company are looked at again.
         let through = first_held.map_or(through, |held| through.min(held));
-        if bytes < OFFER_FROM {
+        if bytes < self.offer_from {
             // They go along with their records, unless there will be more of them.
             if looked_at == SCAN_MAX || changes.is_empty() {
                 self.next = through;
@@ -229,7 +258,7 @@ impl UploadAhead {
             };
             let weight = match passage {
                 Passage::Inside(bytes) | Passage::Ready(bytes) => bytes,
-                Passage::Along(bytes) if along + bytes < OFFER_FROM => {
+                Passage::Along(bytes) if along + bytes < self.offer_from => {
                     along += bytes;
                     bytes
                 }
@@ -252,7 +281,8 @@ impl UploadAhead {
     /// that can go now. Whatever the server then says of change `seq` is final.
     fn is_alone(&self, queue: &Queue, seq: u64) -> bool {
         let is_there = |other: u64| self.stores.contains_key(&other) || self.left.contains(&other);
-        let counts = |other: &Logged| other.change.bytes() >= OFFER_FROM || is_there(other.seq);
+        let counts =
+            |other: &Logged| other.change.bytes() >= self.offer_from || is_there(other.seq);
         let mut others = queue.under_way().filter(|other| other.seq != seq);
         let can_go = |other: &u64| queue.is_free(*other) && !queue.is_held(*other);
         self.under_way.is_empty() && !others.any(counts) && !self.stores.keys().any(can_go)
@@ -289,9 +319,9 @@ impl UploadAhead {
     fn passage(&self, seq: u64, bytes: u64) -> Passage {
         match self.stores.get(&seq) {
             Some(store) => Passage::Ready(PIECE_BYTES * store.pieces.len() as u64),
-            None if bytes <= INLINE_MAX as u64 => Passage::Inside(bytes),
+            None if bytes <= self.inline_max => Passage::Inside(bytes),
             None if self.left.contains(&seq) => Passage::Alone,
-            None if self.under_way.contains(&seq) || bytes >= OFFER_FROM => Passage::Ahead,
+            None if self.under_way.contains(&seq) || bytes >= self.offer_from => Passage::Ahead,
             None => Passage::Along(bytes),
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::host::Host;
 use crate::host::log::{Lane, Logged};
-use crate::host::send::{OFFER_FROM, Picked};
+use crate::host::send::Picked;
 use crate::nouns::{Store, Time};
 use crate::refusal::Refusal;
 
@@ -70,9 +70,16 @@ impl Host {
 
     /// The changes whose chunks are to be sent before their turn.
     pub fn pick_ahead(&mut self, now: Time) -> Option<Picked> {
-        let most = self.batch_bytes(Lane::Data).max(OFFER_FROM);
+        let most = self.batch_bytes(Lane::Data).max(self.settings.offer_from);
         self.queue.release(now);
         self.ahead.pick(&self.queue, most, &self.whole)
+    }
+
+    /// True as long as the connection is the one for which these were picked, and all of them are
+    /// to be sent. Their upload is given up when that ends.
+    pub fn is_picked(&self, picked: &Picked) -> bool {
+        let is_queued = |logged: &Logged| self.queue.stage(logged.seq).is_some();
+        self.ahead.is_in(picked.round) && picked.changes.iter().all(is_queued)
     }
 
     /// The chunks of `picked` are at the server, for these stores, or could not be sent.

@@ -244,9 +244,10 @@ impl Queue {
         let Item { logged, is_rewritten, .. } = self.items.get_mut(&seq)?;
         let before = Change::Data(logged.amend(time, later)?);
         *is_rewritten = true;
-        self.bytes = self.bytes - before.bytes() + logged.change.bytes();
-        self.bulk =
-            self.bulk - usize::from(before.is_bulk()) + usize::from(logged.change.is_bulk());
+        let [earlier, now] = [&before, &logged.change].map(Change::bytes);
+        self.bytes = self.bytes - earlier + now;
+        let is_bulk = |bytes| usize::from(bytes > self.inline_max);
+        self.bulk = self.bulk - is_bulk(earlier) + is_bulk(now);
         if let Change::Data(before) = before { Some(before) } else { None }
     }
 
