@@ -165,12 +165,13 @@ impl Promises {
 
     /// It is over: nothing is promised to it any more.
     pub fn leave(&mut self, id: SessionId) {
-        let Some(session) = self.sessions.get_mut(&id) else { return };
-        let (volume, promised) = (session.volume, std::mem::take(&mut session.promised));
+        let Some(session) = self.sessions.get(&id) else { return };
+        let (volume, promised) = (session.volume, session.promised.clone());
         for ino in promised {
-            self.let_go(id, (volume, ino));
+            self.take(id, (volume, ino));
         }
         self.sessions.remove(&id);
+        assert!(!self.sessions.is_empty() || self.held == 0, "nobody holds {} promises", self.held);
     }
 
     /// `id` relies on what these inodes are now, or hears otherwise of what has changed until now.
@@ -194,10 +195,25 @@ impl Promises {
         self.commit = self.commit.max(number);
     }
 
-    fn let_go(&mut self, id: SessionId, object: Object) {
-        let Some(holders) = self.holders.get_mut(&object) else { return };
-        self.held -= usize::from(holders.remove(&id));
-        if holders.is_empty() {
+    /// Changes of `object` are promised to `id` from now on.
+    fn give(&mut self, id: SessionId, object: Object) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        let is_new = session.promised.insert(object.1);
+        let is_holder = self.holders.entry(object).or_default().insert(id);
+        assert_eq!(is_new, is_holder, "{id:?} holds {object:?}, or does not");
+        self.held += usize::from(is_new);
+    }
+
+    /// They are not promised to it any more.
+    fn take(&mut self, id: SessionId, object: Object) {
+        let holders = self.holders.get_mut(&object);
+        let was_holder = holders.is_some_and(|holders| holders.remove(&id));
+        let session = self.sessions.get_mut(&id);
+        let was_promised = session.is_some_and(|session| session.promised.remove(&object.1));
+        assert_eq!(was_promised, was_holder, "{id:?} held {object:?}, or did not");
+        assert!(self.held > 0 || !was_holder, "{object:?} was held, and nothing is");
+        self.held -= usize::from(was_holder);
+        if self.holders.get(&object).is_some_and(BTreeSet::is_empty) {
             self.holders.remove(&object);
         }
     }
@@ -245,18 +261,14 @@ impl Promises {
             return None;
         }
         let told = self.make_room(id, more);
-        let session = self.sessions.get_mut(&id)?;
-        let (mut but, mut held) = (Vec::new(), 0);
+        let mut but = Vec::new();
         for &ino in inodes {
             let changed = self.changed.get(&(volume, ino));
-            if changed.is_some_and(|(at, author)| *at > ask.0 && *author != Some(id)) {
-                but.push(ino);
-            } else if session.promised.insert(ino) {
-                self.holders.entry((volume, ino)).or_default().insert(id);
-                held += 1;
+            match changed.is_some_and(|(at, author)| *at > ask.0 && *author != Some(id)) {
+                true => but.push(ino),
+                false => self.give(id, (volume, ino)),
             }
         }
-        self.held += held;
         Some(Promised { but: but.into_iter().collect(), told })
     }
 
@@ -291,12 +303,9 @@ impl Promises {
         let Some(last) = evicted.last() else { return false };
         session.last_evicted = *last;
         session.broken_since.get_or_insert(at);
-        for ino in &evicted {
-            session.promised.remove(ino);
-            session.broken.insert(*ino);
-        }
+        session.broken.extend(&evicted);
         let volume = session.volume;
-        evicted.into_iter().for_each(|ino| self.let_go(id, (volume, ino)));
+        evicted.into_iter().for_each(|ino| self.take(id, (volume, ino)));
         true
     }
 
@@ -318,9 +327,8 @@ impl Promises {
             let holders = self.holders.get(&object);
             let others = holders.into_iter().flatten().filter(|id| Some(**id) != author);
             for id in others.copied().collect::<Vec<_>>() {
-                self.let_go(id, object);
+                self.take(id, object);
                 if let Some(session) = self.sessions.get_mut(&id) {
-                    session.promised.remove(&object.1);
                     session.broken.insert(object.1);
                     session.broken_since.get_or_insert(at);
                 }
@@ -358,12 +366,8 @@ impl Promises {
     /// is nothing to promise.
     fn gone(&mut self, objects: &BTreeSet<Object>) {
         for object in objects {
-            let holders = self.holders.remove(object).unwrap_or_default();
-            self.held -= holders.len();
-            for id in holders {
-                if let Some(session) = self.sessions.get_mut(&id) {
-                    session.promised.remove(&object.1);
-                }
+            for id in self.holders.get(object).cloned().unwrap_or_default() {
+                self.take(id, *object);
             }
         }
     }

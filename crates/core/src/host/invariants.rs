@@ -1,16 +1,17 @@
 //! Invariants that hold between events. All parts of a host are checked by the simulator after each
-//! step, and by a mount with debug assertions once a second. Every build checks some after each
-//! event, in turn, and sums where they change.
+//! step, and by a mount with debug assertions once a second. In each build the shell has some of
+//! them checked, in turn, whenever it lets go of a host that it changed. Sums are checked where they
+//! change.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use super::Host;
-use super::cache::{FileData, Way};
+use super::cache::{FileData, Scrap, Way};
 use super::call::OpenFile;
 use crate::nouns::Ino;
 
-/// So many files, and so many changes, are checked after each event.
+/// So many files, changes and open files are checked at a time.
 const IN_TURN: usize = 1;
 
 /// The parts that were checked last.
@@ -18,6 +19,7 @@ const IN_TURN: usize = 1;
 pub(super) struct Turn {
     file: Option<Ino>,
     change: Option<u64>,
+    open: Option<Ino>,
 }
 
 /// Behind `last`, or from the beginning on.
@@ -27,8 +29,10 @@ fn behind<T>(last: Option<T>) -> (Bound<T>, Bound<T>) {
 
 impl Host {
     /// Panics if the parts whose turn it is contradict others.
-    pub(super) fn check_in_turn(&mut self) {
+    pub fn check_in_turn(&mut self) {
         self.check_numbers();
+        self.room.check_in_turn(&self.queue);
+        self.ahead.check_in_turn(&self.queue);
         let mut last = None;
         for (ino, file) in self.files.range(behind(self.turn.file)).take(IN_TURN) {
             self.check_file(*ino, file);
@@ -36,14 +40,26 @@ impl Host {
         }
         self.turn.file = last;
         self.turn.change = self.queue.check_in_turn(behind(self.turn.change), IN_TURN);
+        let mut last = None;
+        for (ino, count) in self.open.range(behind(self.turn.open)).take(IN_TURN) {
+            self.check_open(*ino, *count);
+            last = Some(*ino);
+        }
+        self.turn.open = last;
     }
 
     /// Panics if the parts of the host contradict each other.
     pub fn check_invariants(&self) {
         self.check_numbers();
         self.queue.check_invariants();
+        self.room.check_invariants(&self.queue);
+        self.ahead.check_invariants(&self.queue);
+        if self.queue.is_empty() && !self.has_unsealed() {
+            self.tree.check_settled();
+        }
         self.check_files();
         self.check_handles();
+        self.check_scrap();
     }
 
     fn check_numbers(&self) {
@@ -69,6 +85,7 @@ impl Host {
 
     /// Each handle counts, in its way: an open under way may count besides.
     fn check_handles(&self) {
+        self.open.iter().for_each(|(ino, count)| self.check_open(*ino, *count));
         let mut open: BTreeMap<Ino, [u32; 2]> = BTreeMap::new();
         for OpenFile { ino, way, .. } in self.handles.all() {
             open.entry(*ino).or_default()[usize::from(*way != Way::Cached)] += 1;
@@ -79,5 +96,26 @@ impl Host {
             let known = self.nodes.descriptors(ino);
             assert!(known[0] >= cached && known[1] >= backed, "{ino} is open in other ways");
         }
+    }
+
+    /// The kernel has no more descriptors than there are opens.
+    fn check_open(&self, ino: Ino, count: u32) {
+        let [cached, backed] = self.nodes.descriptors(ino);
+        assert!(count > 0, "{ino} is open, and by nobody");
+        assert!(count >= cached + backed, "{ino} is open {count} times, by more descriptors");
+    }
+
+    /// What is to be removed is neither used nor being removed.
+    fn check_scrap(&self) {
+        let both = self.scrap.intersection(&self.going).next();
+        assert!(both.is_none(), "{both:?} is removed twice");
+        let is_used = |scrap: &&Scrap| match scrap {
+            Scrap::Container(ino, id) => {
+                self.files.get(ino).is_some_and(|file| file.container() == *id)
+            }
+            Scrap::Preserved(seq) => self.preserved.contains_key(seq),
+        };
+        let used = self.scrap.iter().chain(&self.going).find(is_used);
+        assert!(used.is_none(), "{used:?} is used, and removed");
     }
 }

@@ -12,6 +12,7 @@ use crate::wire::Node;
 mod calls;
 mod cancel;
 mod clones;
+mod contradictions;
 mod exchange;
 mod fetches;
 mod forgets;

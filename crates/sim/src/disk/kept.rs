@@ -239,9 +239,14 @@ impl Kept {
     }
 
     /// The host goes down. As the real client does later, the log is cut off where it speaks of
-    /// preserved bytes that are not there.
-    pub(crate) fn lose_power(&mut self, is_alone: bool, rng: &mut Rng) -> Lost {
-        let unsynced = self.unsynced_overwrites();
+    /// preserved bytes that are not there. `is_applied` tells which changes the server has.
+    pub(crate) fn lose_power(
+        &mut self,
+        is_alone: bool,
+        is_applied: impl Fn(u64) -> bool,
+        rng: &mut Rng,
+    ) -> Lost {
+        let unsynced = self.unsynced_overwrites(is_applied);
         let floor = self.floor(is_alone);
         let least = floor.max(self.synced);
         let mut len = least + rng.index(self.log.len() - least + 1);
@@ -269,10 +274,14 @@ impl Kept {
         Lost { entries, end: self.end }
     }
 
-    /// Bytes of changes that were overwritten since the last sync: by which entry they were
-    /// preserved, and their place. The real client syncs what it preserved, and the log, before
-    /// containers, and within a second. No kernel writes a page sooner by itself.
-    fn unsynced_overwrites(&self) -> Vec<(usize, Key, u64, Vec<u8>)> {
+    /// Bytes of changes that the server lacks and that were overwritten since the last sync: by
+    /// which entry they were preserved, and their place. The real client syncs what it preserved,
+    /// and the log, before containers, and within a second. Few kernels write a page sooner by
+    /// themselves. If one does, a store may be of two states (docs/decisions/0014-client-log.md).
+    fn unsynced_overwrites(
+        &self,
+        is_applied: impl Fn(u64) -> bool,
+    ) -> Vec<(usize, Key, u64, Vec<u8>)> {
         let container = |wanted: u64| {
             self.log.iter().find_map(|entry| match entry {
                 Entry::Change(Logged { seq, change: Change::Data(data), .. }) if *seq == wanted => {
@@ -283,6 +292,9 @@ impl Kept {
         };
         let overwritten = |(at, entry): (usize, &Entry)| {
             let Entry::Preserved { seq, range, .. } = entry else { return None };
+            if is_applied(*seq) {
+                return None;
+            }
             let kept = &self.preserved.get(seq)?.bytes;
             let bytes: Option<Vec<u8>> = range.clone().map(|at| kept.get(&at).copied()).collect();
             Some((at, container(*seq)?, range.start, bytes?))

@@ -70,6 +70,8 @@ impl HostDisk {
         core.recover(&mut LeftKept { disk: self, steps, lost_power, now }, log, now)?;
         self.sweep(core);
         self.sweep_left(core);
+        // What was only begun is not in the log any more.
+        self.changed_at = self.kept.end;
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use segue_core::host::Settings;
+use segue_core::nouns::OpId;
 
 use super::draws::Who;
 use super::{Event, Host, RECONNECT, THREADS, World};
@@ -160,7 +161,14 @@ impl World {
                 let (mut kept, mut acknowledged, next_request) = apps.mount.die();
                 kept.lose_young(&mut self.disk_rng);
                 if kept.loses_power {
-                    let lost = kept.lose_power(self.model.is_some(), &mut self.disk_rng);
+                    let (client_id, rng) = (kept.client(), &mut self.disk_rng);
+                    let outcomes = &self.server.ledger.outcomes;
+                    // A server that is put back has them no more.
+                    let is_applied = |seq| {
+                        let op = OpId { client: client_id, incarnation: 1, seq };
+                        !self.options.copies && outcomes.contains_key(&op)
+                    };
+                    let lost = kept.lose_power(self.model.is_some(), is_applied, rng);
                     acknowledged.lost(&lost);
                     self.say(&format!("client {client} lost {} entries", lost.entries.len()));
                     self.take_back(&lost);

@@ -321,6 +321,16 @@ impl Tree {
         }
     }
 
+    /// Panics if an unsettled change counts, of which there are none.
+    pub(in crate::host) fn check_settled(&self) {
+        let node = self.nodes.iter().find(|(_, node)| node.pending > 0);
+        assert!(node.is_none(), "{:?} has unsettled changes", node.map(|(ino, _)| ino));
+        let name = self.names.iter().find(|(_, name)| name.pending > 0);
+        assert!(name.is_none(), "{:?} has unsettled changes", name.map(|(key, _)| key));
+        let unknown = self.unknown.keys().next();
+        assert!(unknown.is_none(), "{unknown:?} has unsettled changes");
+    }
+
     fn unmark_inodes(&mut self, touched: &Touched) {
         for ino in &touched.inodes {
             if let Some(node) = self.nodes.get_mut(ino) {

@@ -11,6 +11,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use crate::host::log::Queue;
 use crate::nouns::{Ino, Time};
 use crate::wire::Space;
 
@@ -174,6 +175,32 @@ impl Room {
         if let Some(growth) = earlier.and_then(|seq| self.queued.get(&seq)) {
             self.changed(by, *growth);
         }
+    }
+
+    /// Panics if changes count that are not in the queue.
+    pub(in crate::host) fn check_in_turn(&self, queue: &Queue) {
+        let is_queued = |seq: &u64| queue.stage(*seq).is_some();
+        let first = self.queued.keys().next().filter(|seq| !is_queued(seq));
+        assert!(first.is_none(), "change {first:?} counts against quotas, and is gone");
+        let counts = !self.queued.is_empty() || !self.unsealed.is_empty();
+        assert!(counts || self.pending.is_empty(), "nothing counts against quotas");
+    }
+
+    /// Panics if the sums are not those of the changes.
+    pub(in crate::host) fn check_invariants(&self, queue: &Queue) {
+        self.check_in_turn(queue);
+        let mut sums: BTreeMap<Quota, Growth> = BTreeMap::new();
+        for growth in self.queued.values().chain(self.unsealed.values()) {
+            growth.quotas().for_each(|quota| sums.entry(quota).or_default().plus(*growth));
+        }
+        let sums = sums.into_iter().filter(|(_, sum)| (sum.bytes, sum.inodes) != (0, 0));
+        let plain = |(quota, sum): (Quota, Growth)| (quota, sum.bytes, sum.inodes);
+        let pending = self.pending.iter().map(|(quota, sum)| (*quota, *sum));
+        assert!(sums.map(plain).eq(pending.map(plain)), "quotas count other changes");
+        let gone = |seq: &&u64| queue.stage(**seq).is_none();
+        let [queued, sent] = [self.queued.keys().find(gone), self.sent.iter().find(gone)];
+        assert!(queued.is_none(), "change {queued:?} counts against quotas, and is gone");
+        assert!(sent.is_none(), "change {sent:?} was sent, and is gone");
     }
 
     fn add(&mut self, growth: Growth) {

@@ -326,6 +326,25 @@ impl UploadAhead {
         }
     }
 
+    /// Panics if a store went ahead of a change that is gone.
+    pub(in crate::host) fn check_in_turn(&self, queue: &Queue) {
+        let first = self.stores.keys().next().filter(|seq| queue.stage(**seq).is_none());
+        assert!(first.is_none(), "a store went ahead of change {first:?}, which is gone");
+        assert!(!self.stores.is_empty() || self.pieces == 0, "no store has pieces");
+    }
+
+    /// Panics if the stores that went ahead are not those of changes.
+    pub(in crate::host) fn check_invariants(&self, queue: &Queue) {
+        self.check_in_turn(queue);
+        let pieces: usize = self.stores.values().map(|store| store.pieces.len()).sum();
+        assert_eq!(self.pieces, pieces, "the pieces of stores that went ahead");
+        let known = self.stores.keys().chain(&self.under_way);
+        let gone = known.into_iter().find(|seq| queue.stage(**seq).is_none());
+        assert!(gone.is_none(), "change {gone:?} goes ahead, and is gone");
+        let both = self.under_way.iter().find(|seq| self.stores.contains_key(seq));
+        assert!(both.is_none(), "change {both:?} goes ahead twice");
+    }
+
     /// It is not sent: if it was on its way, that ends, and what went with it is looked at again.
     pub fn cancelled(&mut self, logged: &Logged) {
         match self.under_way.contains(&logged.seq) {
