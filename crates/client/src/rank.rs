@@ -10,6 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub(crate) enum Rank {
     /// Containers that the kernel reads.
     Behind,
+    /// Containers that maps may write to.
+    Mapped,
     /// Bytes of a file that are being written and noted as valid.
     Writing,
     /// The removal of clean data.
@@ -22,11 +24,29 @@ pub(crate) enum Rank {
     Loading,
     /// The update log.
     Log,
+    /// A sync of containers, or of preserved bytes.
+    SyncingData,
+    /// A file of preserved bytes.
+    Preserving,
+    /// The table of containers.
+    Containers,
+    /// A container that maps may change.
+    ByMap,
+    /// A container that is synced.
+    Trust,
+    /// The room that a container takes.
+    Room,
     /// The host.
     Core,
+    /// Ranges that are read ahead.
+    Ahead,
+    /// Operations that wait, or had to.
+    Waits,
+    /// Any other: while it is held, no mutex is taken.
+    Leaf,
 }
 
-const RANKS: usize = Rank::Core as usize + 1;
+const RANKS: usize = Rank::Leaf as usize + 1;
 
 thread_local! {
     /// How many mutexes of each rank this thread holds.
@@ -47,7 +67,18 @@ pub(crate) struct Held<'a, T> {
     rank: Rank,
 }
 
+impl<T: Default> Default for Ranked<T> {
+    fn default() -> Ranked<T> {
+        Ranked::leaf(T::default())
+    }
+}
+
 impl<T> Ranked<T> {
+    /// A mutex while which is held no other is taken.
+    pub(crate) fn leaf(value: T) -> Ranked<T> {
+        Ranked::new(Rank::Leaf, value)
+    }
+
     pub(crate) fn new(rank: Rank, value: T) -> Ranked<T> {
         Ranked { rank, value: Mutex::new(value) }
     }
@@ -55,7 +86,7 @@ impl<T> Ranked<T> {
     /// Waits for the mutex, and takes it. A panic of another thread changes nothing about that: it
     /// must not take the user's data with it.
     pub(crate) fn lock(&self) -> Held<'_, T> {
-        note_taken(self.rank);
+        note_taken::<T>(self.rank);
         let value = self.value.lock().unwrap_or_else(PoisonError::into_inner);
         Held { value, rank: self.rank }
     }
@@ -99,19 +130,17 @@ fn count(rank: Rank, change: impl FnOnce(u8) -> u8) {
     }
 }
 
-fn note_taken(rank: Rank) {
+fn note_taken<T>(rank: Rank) {
     if cfg!(debug_assertions) {
         let held = HELD.get();
         let later = held.iter().skip(rank as usize).any(|count| *count > 0);
-        assert!(!later, "{rank:?} is taken after a mutex of its rank or a later one: {held:?}");
+        let what = std::any::type_name::<T>();
+        assert!(
+            !later,
+            "{rank:?} is taken after a mutex of its rank or a later one: {what}, {held:?}"
+        );
         count(rank, |held| held.saturating_add(1));
     }
-}
-
-/// A mutex without a rank: while it is held no other is taken.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // A panic elsewhere must not take the user's data with it.
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -137,6 +166,14 @@ mod tests {
         let (log, core) = (Ranked::new(Rank::Log, ()), Ranked::new(Rank::Core, ()));
         let _core = core.lock();
         let _log = log.lock();
+    }
+
+    #[test]
+    #[should_panic(expected = "Core is taken after")]
+    fn no_mutex_is_taken_below_a_leaf() {
+        let (leaf, core) = (Ranked::leaf(()), Ranked::new(Rank::Core, ()));
+        let _leaf = leaf.lock();
+        let _core = core.lock();
     }
 
     #[test]

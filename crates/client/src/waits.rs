@@ -5,12 +5,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use segue_core::nouns::{Ino, Time};
 
-use crate::rank::lock;
+use crate::rank::{Rank, Ranked};
 use crate::replies::WaitedFor;
 
 /// Operations that are remembered.
@@ -26,7 +26,7 @@ tokio::task_local! {
 
 /// What one operation waited for.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Steps(pub(crate) Arc<Mutex<Vec<WaitedFor>>>);
+pub(crate) struct Steps(pub(crate) Arc<Ranked<Vec<WaitedFor>>>);
 
 impl Steps {
     /// Does `poll`, whose waits are this operation's.
@@ -56,10 +56,18 @@ pub(crate) struct Slow {
 }
 
 /// The last of them, and those that wait now, by the kernel's numbers.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Slows {
-    pub(crate) ended: Mutex<VecDeque<Slow>>,
-    pub(crate) waiting: Mutex<BTreeMap<u64, WaitingNow>>,
+    pub(crate) ended: Ranked<VecDeque<Slow>>,
+    pub(crate) waiting: Ranked<BTreeMap<u64, WaitingNow>>,
+}
+
+impl Default for Slows {
+    fn default() -> Slows {
+        let ended = Ranked::new(Rank::Waits, VecDeque::new());
+        let waiting = Ranked::new(Rank::Waits, BTreeMap::new());
+        Slows { ended, waiting }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -77,7 +85,7 @@ pub(crate) struct UnderWay {
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        lock(&self.slows.waiting).remove(&self.unique);
+        self.slows.waiting.lock().remove(&self.unique);
     }
 }
 
@@ -92,9 +100,9 @@ pub(crate) async fn waits<T>(
     if took >= SHORT {
         STEPS
             .try_with(|Steps(steps)| {
-                let mut steps = lock(steps);
+                let (what, seconds) = (for_what(), took.as_secs_f64());
+                let mut steps = steps.lock();
                 if steps.len() < STEPS_MAX {
-                    let (what, seconds) = (for_what(), took.as_secs_f64());
                     steps.push(WaitedFor { what, seconds });
                 }
             })
@@ -122,7 +130,7 @@ impl Slows {
         now: Time,
     ) -> UnderWay {
         let waiting = WaitingNow { operation, began: now, steps };
-        lock(&self.waiting).insert(unique, waiting);
+        self.waiting.lock().insert(unique, waiting);
         UnderWay { slows: Arc::clone(self), unique }
     }
 
@@ -131,7 +139,7 @@ impl Slows {
         if took < SHORT {
             return;
         }
-        let mut slows = lock(&self.ended);
+        let mut slows = self.ended.lock();
         if slows.len() >= REMEMBERED {
             slows.pop_front();
         }
@@ -159,9 +167,9 @@ mod tests {
         });
         std::future::poll_fn(|context| steps.within(|| work.as_mut().poll(context))).await;
         wait("other").await;
-        let told: Vec<String> = lock(&steps.0).iter().map(|step| step.what.clone()).collect();
+        let told: Vec<String> = steps.0.lock().iter().map(|step| step.what.clone()).collect();
         assert_eq!(told, ["one", "two"]);
-        assert!(lock(&steps.0).iter().all(|step| step.seconds >= SHORT.as_secs_f64()));
+        assert!(steps.0.lock().iter().all(|step| step.seconds >= SHORT.as_secs_f64()));
         let mut nothing = pin!(waits(String::new, async {}));
         let mut context = Context::from_waker(Waker::noop());
         assert_eq!(nothing.as_mut().poll(&mut context), Poll::Ready(()));

@@ -1,14 +1,12 @@
 //! Signals that wake the tasks of a mount.
 
-use std::sync::Mutex;
-
 use segue_core::host::action::Task;
 use segue_core::host::call::Call;
 use segue_core::host::log::Lane;
 use segue_core::refusal::Refusal;
 use tokio::sync::{Notify, mpsc, watch};
 
-use crate::rank::lock;
+use crate::rank::Ranked;
 
 /// Each wakes its waiters.
 #[derive(Debug)]
@@ -64,7 +62,7 @@ pub(crate) struct Sending {
     /// There may be something to send.
     pub(crate) wakes: Notify,
     /// Why the last batch could not be sent, if it could not.
-    pub(crate) hindered: Mutex<Option<Refusal>>,
+    pub(crate) hindered: Ranked<Option<Refusal>>,
 }
 
 /// All lanes.
@@ -93,6 +91,6 @@ impl Lanes {
 
     /// Why something could not be sent, if there is such a reason.
     pub(crate) fn hindered(&self) -> Option<Refusal> {
-        Lane::ALL.into_iter().find_map(|lane| *lock(&self.of(lane).hindered))
+        Lane::ALL.into_iter().find_map(|lane| *self.of(lane).hindered.lock())
     }
 }

@@ -4,7 +4,6 @@ use segue_core::refusal::Refusal;
 
 use super::status::find;
 use crate::mount::{Mount, Shared};
-use crate::rank::lock;
 use crate::replies::{Conflict, ConflictKind};
 
 /// Hears of them until the mount ends.
@@ -40,12 +39,12 @@ async fn copies_beside_now(mount: &Mount) -> Vec<Conflict> {
 /// nothing is known any more.
 pub(super) async fn conflict_list(mount: &Mount) -> Vec<Conflict> {
     let mut list = Vec::new();
-    let copies = lock(&mount.disk.for_user.conflicts).list();
+    let copies = mount.disk.for_user.conflicts.lock().list();
     for kept in copies {
         let Some((parent, name)) = kept.place() else { continue };
         let found = mount.lookup(parent, &name).await;
         if matches!(found, Ok(None) | Err(Refusal::Stale)) {
-            lock(&mount.disk.for_user.conflicts).forget(parent, name.as_bytes());
+            mount.disk.for_user.conflicts.lock().forget(parent, name.as_bytes());
             continue;
         }
         let attr = found.ok().flatten();
@@ -58,7 +57,7 @@ pub(super) async fn conflict_list(mount: &Mount) -> Vec<Conflict> {
             ..Conflict::default()
         });
     }
-    list.extend(lock(&mount.disk.for_user.conflicts).unreadable());
+    list.extend(mount.disk.for_user.conflicts.lock().unreadable());
     list.extend(mount.disk.for_user.refused.list());
     list.extend(copies_beside_now(mount).await);
     list
@@ -68,5 +67,5 @@ pub(super) async fn conflict_list(mount: &Mount) -> Vec<Conflict> {
 pub(super) async fn keep_both(mount: &Mount, path: &str) -> bool {
     let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
     let Ok(parent) = find(mount, directory.as_bytes()).await else { return false };
-    lock(&mount.disk.for_user.conflicts).forget(parent.ino, name.as_bytes())
+    mount.disk.for_user.conflicts.lock().forget(parent.ino, name.as_bytes())
 }

@@ -31,7 +31,6 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
 use crate::mount::{Mount, Shared};
-use crate::rank::lock;
 use crate::replies::{
     Bandwidth, BandwidthRequest, ConflictsReply, LogReply, PushReply, PushRequest, ResolveReply,
     ResolveRequest, Status, SyncReply, SyncRequest, UmountRequest, WatchRequest, WhereReply,
@@ -259,7 +258,7 @@ async fn resolve(
     let ResolveRequest { copy, refused, unreadable } = request;
     let found = match (refused.is_empty(), unreadable.is_empty()) {
         (false, _) => mount.disk.for_user.refused.remove(&refused),
-        (_, false) => lock(&mount.disk.for_user.conflicts).forget_unreadable(&unreadable),
+        (_, false) => mount.disk.for_user.conflicts.lock().forget_unreadable(&unreadable),
         _ => Ok(conflicts::keep_both(&mount, &copy).await),
     };
     let error = found.as_ref().map_or_else(io::Error::to_string, |_| String::new());

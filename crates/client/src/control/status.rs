@@ -15,7 +15,6 @@ use super::link::link_report;
 use super::why::awaited_files;
 use crate::mount::{Mount, Shared};
 use crate::options::Lm;
-use crate::rank::lock;
 use crate::replies::{Below, LogRecord, LogReply, State, Status, WhereFile};
 use crate::write_back::age;
 
@@ -103,7 +102,7 @@ pub(crate) fn status(mount: &Mount) -> Status {
         (mount.disk.containers.bytes(), mount.disk.cache_limit());
     let writers = mount.host.lock().writers().into();
     let waits = why_changes_wait(mount);
-    let conflicts = lock(&mount.disk.for_user.conflicts).len();
+    let conflicts = mount.disk.for_user.conflicts.lock().len();
     let fetching = awaited_files(mount);
     let conflicts_beside = mount.disk.for_user.beside.copies().len() as u64;
     let core = mount.host.lock();

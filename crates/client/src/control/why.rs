@@ -6,7 +6,6 @@ use segue_core::refusal::Refusal;
 
 use super::status::find;
 use crate::mount::Mount;
-use crate::rank::lock;
 use crate::replies::{AwaitedFile, WhyOperation, WhyReply};
 use crate::waits::{Operation, WaitingNow, hash};
 
@@ -15,7 +14,7 @@ const AWAITED_MAX: usize = 100;
 
 /// Files whose data a program waits for now, the longest wait first.
 pub(super) fn awaited_files(mount: &Mount) -> Vec<AwaitedFile> {
-    let mut waiting: Vec<WaitingNow> = lock(&mount.slows.waiting).values().cloned().collect();
+    let mut waiting: Vec<WaitingNow> = mount.slows.waiting.lock().values().cloned().collect();
     waiting.retain(|waiting| matches!(waiting.operation.name, "read" | "open"));
     waiting.sort_by_key(|waiting| waiting.began);
     let (now, mut seen) = (mount.host.now(), BTreeSet::new());
@@ -63,7 +62,7 @@ async fn why_inner(mount: &Mount, path: &[u8]) -> Result<Vec<WhyOperation>, Refu
         let Operation { ino: of, child: name, .. } = *operation;
         (of, name) == child || (of == ino && (name.is_none() || path.is_empty()))
     };
-    let waiting: Vec<WaitingNow> = lock(&mount.slows.waiting).values().cloned().collect();
+    let waiting: Vec<WaitingNow> = mount.slows.waiting.lock().values().cloned().collect();
     let waiting = waiting.iter().filter(|waiting| is_about(&waiting.operation));
     let mut shown: Vec<WhyOperation> = waiting
         .map(|WaitingNow { operation, began, steps }| WhyOperation {
@@ -72,10 +71,10 @@ async fn why_inner(mount: &Mount, path: &[u8]) -> Result<Vec<WhyOperation>, Refu
             under_way: true,
             age_seconds: 0.0,
             seconds: now.since(*began).as_secs_f64(),
-            waited_for: lock(&steps.0).clone(),
+            waited_for: steps.0.lock().clone(),
         })
         .collect();
-    let slows = lock(&mount.slows.ended);
+    let slows = mount.slows.ended.lock();
     let ended = slows.iter().rev().filter(|slow| is_about(&slow.operation));
     shown.extend(ended.map(|slow| WhyOperation {
         operation: slow.operation.name.into(),
@@ -83,7 +82,7 @@ async fn why_inner(mount: &Mount, path: &[u8]) -> Result<Vec<WhyOperation>, Refu
         under_way: false,
         age_seconds: now.since(slow.ended).as_secs_f64(),
         seconds: slow.took.as_secs_f64(),
-        waited_for: lock(&slow.steps.0).clone(),
+        waited_for: slow.steps.0.lock().clone(),
     }));
     Ok(shown)
 }

@@ -10,20 +10,20 @@
 //! dies lets go of all. Without it a chunk that differs goes whole.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use segue_core::nouns::{ContainerId, Ino, Time, Version};
 
 use crate::disk::CacheDisk;
 use crate::disk::files::Container;
-use crate::rank::lock;
+use crate::rank::Ranked;
 
 /// Copies kept at once.
 const KEPT_MAX: usize = 16;
 
 /// Copies of versions that were emptied here and that the server still has.
 #[derive(Debug, Default)]
-pub(crate) struct Kept(pub(crate) Mutex<BTreeMap<Ino, Old>>);
+pub(crate) struct Kept(pub(crate) Ranked<BTreeMap<Ino, Old>>);
 
 /// A copy of a version of a file.
 #[derive(Clone, Debug)]
@@ -38,12 +38,12 @@ pub(crate) struct Old {
 impl Kept {
     /// Lets go of copies of emptied files that have no pending data.
     fn let_go(&self, has_data: impl Fn(Ino) -> bool) {
-        lock(&self.0).retain(|ino, old| !old.is_emptied || has_data(*ino));
+        self.0.lock().retain(|ino, old| !old.is_emptied || has_data(*ino));
     }
 
     /// The file is emptied, or could not be.
     fn emptied(&self, ino: Ino, is_done: bool) {
-        let mut kept = lock(&self.0);
+        let mut kept = self.0.lock();
         match kept.get_mut(&ino) {
             Some(old) if is_done => old.is_emptied = true,
             _ => drop(kept.remove(&ino)),
@@ -55,7 +55,7 @@ impl CacheDisk {
     /// Keeps the container of a large file that is about to be emptied.
     pub(crate) fn keep_basis(&self, ino: Ino, container: ContainerId, version: Version) {
         let Ok(container) = self.open_container(ino, container) else { return };
-        let mut kept = lock(&self.bases.0);
+        let mut kept = self.bases.0.lock();
         if kept.len() >= KEPT_MAX
             && let Some(oldest) = kept.iter().min_by_key(|(_, old)| old.since).map(|(ino, _)| *ino)
         {
@@ -78,7 +78,7 @@ impl CacheDisk {
 
     /// Lets go of all copies: the disk needs their room. True if there were any.
     pub(super) fn drop_bases(&self) -> bool {
-        !std::mem::take(&mut *lock(&self.bases.0)).is_empty()
+        !std::mem::take(&mut *self.bases.0.lock()).is_empty()
     }
 }
 
@@ -99,9 +99,9 @@ mod tests {
         let (version, since) = (Version::default(), Time::default());
         let old = Old { version, container, since, is_emptied: false };
         let kept = Kept::default();
-        let has = || lock(&kept.0).contains_key(&Ino(2));
+        let has = || kept.0.lock().contains_key(&Ino(2));
         for is_done in [true, false] {
-            lock(&kept.0).insert(Ino(2), old.clone());
+            kept.0.lock().insert(Ino(2), old.clone());
             kept.let_go(|_| false);
             assert!(has());
             kept.emptied(Ino(2), is_done);

@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Mutex;
 
 use segue_core::namespace::original_name;
 use segue_core::nouns::Name;
@@ -11,7 +10,7 @@ use segue_core::wire::{Became, Watched, WatchedAll};
 use serde::{Deserialize, Serialize};
 
 use crate::disk::files::replace_file;
-use crate::rank::lock;
+use crate::rank::Ranked;
 use crate::replies::{Conflict, ConflictKind};
 
 /// Most of them that are remembered.
@@ -21,7 +20,7 @@ const COPIES_MAX: usize = 10_000;
 #[derive(Debug)]
 pub(crate) struct CopiesBeside {
     file: PathBuf,
-    known: Mutex<Known>,
+    known: Ranked<Known>,
 }
 
 /// What is kept of them.
@@ -38,11 +37,11 @@ impl CopiesBeside {
     pub(crate) fn open(file: PathBuf) -> CopiesBeside {
         let kept = std::fs::read(&file).ok();
         let known = kept.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        CopiesBeside { file, known: Mutex::new(known.unwrap_or_default()) }
+        CopiesBeside { file, known: Ranked::leaf(known.unwrap_or_default()) }
     }
 
     fn keep(&self) {
-        let known = lock(&self.known).clone();
+        let known = self.known.lock().clone();
         let kept = serde_json::to_vec(&known).map_err(std::io::Error::other);
         if let Err(error) = kept.and_then(|kept| replace_file(&self.file, &kept)) {
             tracing::warn!("{}: {error}", self.file.display());
@@ -51,25 +50,25 @@ impl CopiesBeside {
 
     /// Up to which commit the server has told of them.
     pub(crate) fn since(&self) -> Option<u64> {
-        lock(&self.known).since
+        self.known.lock().since
     }
 
     /// The server tells of more.
     pub(crate) fn hear(&self, all: &WatchedAll) {
         all.changes.iter().for_each(|change| self.hear_of(change));
-        lock(&self.known).since = Some(all.commit);
+        self.known.lock().since = Some(all.commit);
         self.keep();
     }
 
     /// The one at `path` is gone.
     pub(crate) fn forget(&self, path: &str) {
-        lock(&self.known).copies.remove(path);
+        self.known.lock().copies.remove(path);
     }
 
     fn hear_of(&self, change: &Watched) {
         let path: Vec<String> = change.path.iter().map(Name::to_string).collect();
         let path = path.join("/");
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         let copies = &mut known.copies;
         let of = conflict_of(&path, change.path.last());
         let (Became::Named(attr), Some(of)) = (&change.became, of) else {
@@ -93,13 +92,13 @@ impl CopiesBeside {
 
     /// Forgets them: the server that told of them was put back. It is asked anew from now on.
     pub(crate) fn forget_all(&self) {
-        *lock(&self.known) = Known::default();
+        *self.known.lock() = Known::default();
         self.keep();
     }
 
     /// Those that are known.
     pub(crate) fn copies(&self) -> Vec<Conflict> {
-        lock(&self.known).copies.values().cloned().collect()
+        self.known.lock().copies.values().cloned().collect()
     }
 }
 

@@ -15,7 +15,6 @@ use serde::{Deserialize, Serialize};
 use crate::disk::CacheDisk;
 use crate::disk::files::{replace_file, sync_directory};
 use crate::disk::park::UNREADABLE;
-use crate::rank::lock;
 use crate::replies::Conflict;
 
 /// The copies that are known.
@@ -219,7 +218,7 @@ impl CacheDisk {
         };
         tracing::warn!("conflict: this host's change is kept as {}", kept.path);
         self.metrics.conflicts.inc();
-        let kept = lock(&self.for_user.conflicts).keep(logged.seq, kept);
+        let kept = self.for_user.conflicts.lock().keep(logged.seq, kept);
         kept.map_err(|error| self.disk_refusal("conflicts", &error))
     }
 }

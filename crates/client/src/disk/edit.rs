@@ -9,7 +9,7 @@ use segue_core::refusal::Refusal;
 
 use crate::disk::CacheDisk;
 use crate::disk::files::{Container, LogFile};
-use crate::rank::{Held, lock};
+use crate::rank::Held;
 
 /// The log, if anything may be appended to it.
 fn open_log<'a>(log: &'a mut Log<'_>) -> Result<&'a mut LogFile, Refusal> {
@@ -56,7 +56,7 @@ pub(crate) type Log<'a> = Option<Held<'a, LogFile>>;
 
 impl CacheDisk {
     pub(crate) fn reserve_seqs(&self, first: u64) -> Result<Done, Undone> {
-        let through = lock(&self.numbers).reserve_seqs(first);
+        let through = self.numbers.lock().reserve_seqs(first);
         let through = through.map_err(|error| self.disk_refusal("state.json", &error))?;
         Ok(Done::Reserved(through))
     }
@@ -137,7 +137,7 @@ impl CacheDisk {
 
     /// A number for a new inode, if one is left.
     pub(crate) fn number_at_hand(&self) -> Option<Ino> {
-        lock(&self.numbers).take_ino().ok()?
+        self.numbers.lock().take_ino().ok()?
     }
 }
 

@@ -15,8 +15,8 @@ mod sync;
 pub(crate) mod verify;
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
 
 use basis::Kept;
 use segue_core::refusal::Refusal;
@@ -41,7 +41,7 @@ pub(crate) struct CacheDisk {
     /// Held while the index is told what is known, from asking the core to the end. Taken before
     /// the log.
     pub(crate) noting: Ranked<()>,
-    pub(crate) numbers: Mutex<Numbers>,
+    pub(crate) numbers: Ranked<Numbers>,
     pub(crate) containers: Containers,
     pub(crate) preserved: Preserved,
     pub(crate) index: Index,
@@ -56,7 +56,7 @@ pub(crate) struct CacheDisk {
 /// Files that are kept until a user has dealt with them.
 pub(crate) struct ForUser {
     pub(crate) refused: RefusedChanges,
-    pub(crate) conflicts: Mutex<conflicts::Conflicts>,
+    pub(crate) conflicts: Ranked<conflicts::Conflicts>,
     pub(crate) beside: beside::CopiesBeside,
 }
 

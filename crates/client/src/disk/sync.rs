@@ -10,7 +10,6 @@ use segue_core::refusal::Refusal;
 use crate::clock::wall_millis;
 use crate::disk::CacheDisk;
 use crate::disk::verify::mend;
-use crate::rank::lock;
 use crate::waits::waits;
 
 /// The log is rewritten when so much was added since it was written last, or as much as it had
@@ -87,8 +86,8 @@ impl CacheDisk {
     }
 
     /// Makes the overwritten bytes of changes durable. If there were any, the log goes next, which
-    /// says where they are, and then the containers: if one was durable alone, a loss of power would
-    /// leave the change with later bytes than its own.
+    /// says where they are, and then the containers. If one was durable alone, a loss of power
+    /// would leave the change with later bytes than its own.
     fn sync_overwritten(&self) -> io::Result<bool> {
         let is_needed = self.preserved.needs_sync();
         if is_needed {
@@ -196,7 +195,7 @@ impl CacheDisk {
                 tracing::error!("cannot sync index.db: {error}");
                 Refusal::Io
             })?;
-            let clean = lock(&disk.numbers).mark_clean();
+            let clean = disk.numbers.lock().mark_clean();
             clean.map_err(|error| disk.disk_refusal("state.json", &error))
         };
         tokio::task::spawn_blocking(end).await.map_err(|_| Refusal::Io)?

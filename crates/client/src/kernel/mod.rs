@@ -4,7 +4,7 @@ pub(crate) mod cache;
 pub(crate) mod through;
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, RwLockReadGuard};
+use std::sync::{Arc, RwLockReadGuard};
 use std::time::Duration;
 
 use segue_core::nouns::{Ino, Name};
@@ -13,7 +13,7 @@ use tokio::time::timeout;
 use crate::clock::slept;
 use crate::disk::CacheDisk;
 use crate::host::SharedHost;
-use crate::rank::lock;
+use crate::rank::Ranked;
 
 pub(crate) use cache::KernelCache;
 pub(crate) use through::PassthroughState;
@@ -28,14 +28,14 @@ const WRITE_BACK_MAX: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub(crate) struct Told {
     /// For how long this host had slept when it was looked last.
-    pub(crate) slept: Mutex<Duration>,
+    pub(crate) slept: Ranked<Duration>,
     /// Held while the kernel is to forget.
     pub(crate) taking_back: tokio::sync::Mutex<()>,
 }
 
 impl Default for Told {
     fn default() -> Told {
-        Told { slept: Mutex::new(slept()), taking_back: tokio::sync::Mutex::default() }
+        Told { slept: Ranked::leaf(slept()), taking_back: tokio::sync::Mutex::default() }
     }
 }
 
@@ -89,7 +89,7 @@ impl KernelView {
     /// True if this host slept since this was asked last.
     pub(crate) fn has_slept(&self) -> bool {
         let slept = slept();
-        let mut known = lock(&self.cache.told.slept);
+        let mut known = self.cache.told.slept.lock();
         let has_slept = slept.saturating_sub(*known) > NAP;
         *known = slept;
         has_slept

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use segue_core::host::cache::{BACKED_MAX, Nodes, Way};
@@ -18,7 +18,7 @@ use segue_fuse::Notifier;
 
 use crate::disk::files::{Container, Maps};
 use crate::kernel::KernelView;
-use crate::rank::{Rank, Ranked, lock};
+use crate::rank::{Rank, Ranked};
 
 /// What statfs(2) calls tmpfs and ramfs, which never write a page back: only the first that a map
 /// writes to it would be noticed.
@@ -45,7 +45,7 @@ pub(crate) struct PassthroughState {
     pub(crate) behind: Ranked<AllBehind>,
     /// Containers that were opened for writing while they were backed: who has mapped one may
     /// write long after closing it, and after the file has got another. No more than may be backed.
-    pub(crate) mapped: Mutex<BTreeMap<(Ino, ContainerId), Arc<Container>>>,
+    pub(crate) mapped: Ranked<BTreeMap<(Ino, ContainerId), Arc<Container>>>,
     /// Second names of the mapped ones.
     pub(crate) maps: Maps,
 }
@@ -56,7 +56,7 @@ impl PassthroughState {
         PassthroughState {
             has_released: AtomicBool::new(false),
             behind: Ranked::new(Rank::Behind, BTreeMap::new()),
-            mapped: Mutex::default(),
+            mapped: Ranked::new(Rank::Mapped, BTreeMap::new()),
             maps,
         }
     }
@@ -178,7 +178,7 @@ impl KernelView {
             // A process that dies leaves nothing that is taken for the server's.
             self.disk.note()?;
         }
-        let mut mapped = lock(&self.through.mapped);
+        let mut mapped = self.through.mapped.lock();
         mapped.insert((ino, id), container);
         // Where too many are left, maps that outlive their descriptors are not watched further, and
         // their containers not used any more.

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, Mutex};
 
 use segue_core::host::call::{Call, Owner};
 use segue_core::host::log::Bound;
@@ -31,6 +31,7 @@ use crate::mount::session::{MountSession, OpenCache, State};
 use crate::mount::{Mount, NODE_LIMIT, Shared};
 use crate::net::limits::Limiter;
 use crate::net::{Fetcher, Remote};
+use crate::options::FsyncLevel;
 use crate::rank::{Rank, Ranked};
 use crate::shell::Shell;
 use crate::shell::told::AtHello;
@@ -129,7 +130,7 @@ pub(super) fn assemble(
     let last_space = known("index.db", index.spaces()).unwrap_or_default();
     let for_user = ForUser {
         refused: RefusedChanges::at(refused_dir),
-        conflicts: Mutex::new(conflicts),
+        conflicts: Ranked::leaf(conflicts),
         beside: CopiesBeside::open(path.join("beside.json")),
     };
     let disk = Arc::new(CacheDisk {
@@ -139,7 +140,7 @@ pub(super) fn assemble(
         log: Ranked::new(Rank::Log, log),
         syncing: Ranked::new(Rank::Syncing, ()),
         noting: Ranked::new(Rank::Noting, ()),
-        numbers: Mutex::new(numbers),
+        numbers: Ranked::leaf(numbers),
         containers,
         preserved,
         index,
@@ -183,7 +184,7 @@ fn together(
         volume: Arc::clone(&volume),
         calls: AtomicU64::new(1),
         slowed: Default::default(),
-        unseen: Mutex::default(),
+        unseen: Ranked::default(),
     });
     let write_back = Arc::new(WriteBack {
         host: Arc::clone(&host),
@@ -205,8 +206,8 @@ fn together(
         limiter,
         metrics,
         slows: Default::default(),
-        directories: Mutex::default(),
-        last_space: Mutex::new(last_space),
+        directories: Ranked::default(),
+        last_space: Ranked::leaf(last_space),
         quit: Notify::new(),
     }
 }
@@ -215,7 +216,9 @@ fn settings(plan: &MountPlan, owner: Owner) -> Settings {
     let (lm, bound) = (plan.options.write_back, Bound(plan.options.log_max));
     let is_read_only = plan.options.read_only || owner.role == Role::Reader;
     let grace = plan.options.grace;
-    Settings { lm, bound, owner, is_read_only, grace, ..Settings::default() }
+    let syncs_to_server = plan.options.fsync == FsyncLevel::Server;
+    let settings = Settings { lm, bound, owner, is_read_only, grace, ..Settings::default() };
+    Settings { syncs_to_server, ..settings }
 }
 
 /// Who mounts, and may do on the volume what `role` says, if anything.

@@ -12,7 +12,6 @@ use segue_core::refusal::Refusal;
 use segue_rpc::Rpc;
 
 use crate::mount::Mount;
-use crate::rank::lock;
 use crate::shell::Changed;
 
 /// A new inode under a new name.
@@ -33,7 +32,7 @@ impl Mount {
         let Changed { answer: Answer { ino, slowed_by, .. }, made, .. } =
             self.shell.call_asking(&Rpc::new(Class::Fetch), call).await?;
         if let Some(record) = made {
-            lock(&self.disk.for_user.conflicts).changed(&record);
+            self.disk.for_user.conflicts.lock().changed(&record);
             self.shell.slow_down(slowed_by).await;
         }
         Ok(ino)

@@ -2,17 +2,15 @@
 
 use std::sync::Arc;
 
-use segue_core::host::cache::{Nodes, Way};
-use segue_core::host::call::{
-    By, Call, EditCall, NewHandle, OpenCall, OpenFile, OpenHandle, Seals, What,
-};
-use segue_core::nouns::{Attr, Caller, Ino};
+use segue_core::host::cache::Nodes;
+use segue_core::host::call::{By, Call, EditCall, NewHandle, OpenCall, OpenFile, OpenHandle, What};
+use segue_core::nouns::{Attr, Caller, Class, Ino};
 use segue_core::refusal::Refusal;
 use segue_fuse::BackingId;
+use segue_rpc::Rpc;
 
 use crate::metrics::Asked;
 use crate::mount::{Mount, idle};
-use crate::options::FsyncLevel;
 use crate::shell::Changed;
 
 /// An opened file.
@@ -200,88 +198,31 @@ impl Mount {
 
     /// close(2): under `close` and `sync` it waits until the server has the file, and all other
     /// hosts have heard of it.
-    pub(crate) async fn flush(self: &Arc<Self>, number: u64) -> Result<(), Refusal> {
-        let handle = self.handle(number)?;
-        if !handle.writable {
-            return Ok(());
-        }
-        self.note_writes(&handle)?;
-        let caller = handle.caller.clone();
-        if !self.shell.lm(handle.ino).closes() {
-            // A shell that redirects into a file closes it once before anything is written: what is
-            // written anew is one change, and sealed when the last one closes it.
-            if !self.host.lock().is_rewritten(handle.ino, self.host.now()) {
-                self.shell.seal_at_close(handle.ino, caller)?;
-            }
-            return self.handle(number)?.refusal();
-        }
-        let sealed = self.shell.begin(Call::Seal { ino: handle.ino, caller, waits: true }, &[])?;
-        self.shell.waited_for(sealed).await?;
-        self.shell.visible().await?;
-        self.handle(number)?.refusal()
+    pub(crate) async fn flush(&self, number: u64) -> Result<(), Refusal> {
+        self.sync(Call::Flush(number)).await
     }
 
     /// fsync(2).
-    pub(crate) async fn fsync(self: &Arc<Self>, number: u64) -> Result<(), Refusal> {
-        let handle = self.handle(number)?;
-        self.note_writes(&handle)?;
-        let server = self.volume.options.fsync == FsyncLevel::Server;
-        let (ino, caller) = (handle.ino, handle.caller.clone());
-        let sealed = match self.volume.options.read_only {
-            true => Changed::default(),
-            false => self.shell.begin(Call::Seal { ino, caller, waits: server }, &[])?,
-        };
-        self.host.lock().cover(handle.caller.session, ino);
-        let synced = self.synced(sealed).await;
-        // Of a refusal it is told once, and not by what follows. What a map wrote in vain this host
-        // knows by itself.
-        let mut core = self.host.lock();
-        let refusal = core.handles().file(number).map_or(Ok(()), OpenFile::refusal);
-        let refused = match server || refusal == Err(Refusal::Io) {
-            true => core.take_refusal(number),
-            false => Ok(()),
-        };
-        synced.and(refused)
+    pub(crate) async fn fsync(&self, number: u64) -> Result<(), Refusal> {
+        self.sync(Call::Sync(number)).await
     }
 
     /// fsync(2) of a directory: its names are as durable afterwards as data are by fsync of a file.
-    pub(crate) async fn fsync_directory(
-        self: &Arc<Self>,
-        handle: u64,
-        session: u32,
-    ) -> Result<(), Refusal> {
+    pub(crate) async fn fsync_directory(&self, handle: u64, session: u32) -> Result<(), Refusal> {
         let ino = self.directory(handle).ok_or(Refusal::Invalid)?.ino;
-        let last = {
-            let mut core = self.host.lock();
-            core.cover(session, ino);
-            let server = self.volume.options.fsync == FsyncLevel::Server;
-            if server { core.queue().last_of(ino) } else { Vec::new() }
-        };
-        let committing = self.shell.begin(Call::Committed(last), &[])?;
-        self.synced(committing).await
+        self.sync(Call::SyncDirectory { ino, session }).await
     }
 
     /// syncfs(2) by a process session.
-    pub(crate) async fn sync_all(self: &Arc<Self>, session: u32) -> Result<(), Refusal> {
-        let sealed = self.shell.seal_all(Seals::Decided).map(drop);
-        self.host.lock().cover_all(session);
-        self.disk.sync_disk().await.and(sealed)
+    pub(crate) async fn sync_all(&self, session: u32) -> Result<(), Refusal> {
+        self.sync(Call::SyncAll { session }).await
     }
 
-    /// What was changed so far is durable here, and on the server as far as that is waited for.
-    async fn synced(self: &Arc<Self>, changed: Changed) -> Result<(), Refusal> {
-        self.disk.sync_disk().await?;
-        self.shell.waited_for(changed).await?;
-        match self.volume.options.fsync {
-            FsyncLevel::Server => self.shell.visible().await,
-            FsyncLevel::Local => Ok(()),
-        }
-    }
-
-    /// What maps of this handle may have written is logged.
-    fn note_writes(&self, handle: &OpenFile) -> Result<(), Refusal> {
-        match handle.writable && handle.way != Way::Cached {
-            true => self.shell.note_maps(Some(handle.ino)),
+    /// Carries out a sync. If it waited for the server, other hosts have heard of it, too.
+    async fn sync(&self, call: Call) -> Result<(), Refusal> {
+        let synced = self.shell.call_asking(&Rpc::new(Class::Fetch), call).await?;
+        match synced.answer.is_settled {
+            true => self.shell.visible().await,
             false => Ok(()),
         }
     }

@@ -1,9 +1,11 @@
 //! Open directories, by the numbers that the kernel hands back.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use segue_core::nouns::{Ino, Name, Time};
+
+use crate::rank::Ranked;
 
 /// A name in an open directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -60,7 +62,7 @@ pub(crate) struct DirectoryHandle {
     pub(crate) ino: Ino,
     /// Who opened it.
     pub(crate) pid: u32,
-    pub(crate) names: Mutex<Option<Reading>>,
+    pub(crate) names: Ranked<Option<Reading>>,
 }
 
 /// All of them.

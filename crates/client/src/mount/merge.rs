@@ -9,7 +9,6 @@ use segue_core::nouns::Class;
 use segue_rpc::Rpc;
 
 use crate::mount::Shared;
-use crate::rank::lock;
 
 /// A merge that could not be made is tried again after this, and after twice as long each time that
 /// it fails.
@@ -24,7 +23,7 @@ pub(super) async fn merge_what_was_made_twice(mount: Shared) {
     let mut pause = AGAIN;
     loop {
         let mut left = false;
-        let kept = lock(&mount.disk.for_user.conflicts).list();
+        let kept = mount.disk.for_user.conflicts.lock().list();
         for kept in kept {
             let Some(duplicate) = kept.duplicate() else { continue };
             let (ino, at) = (duplicate.ino, duplicate.at.clone());
@@ -33,7 +32,7 @@ pub(super) async fn merge_what_was_made_twice(mount: Shared) {
             }
             match mount.shell.call_asking(&Rpc::new(Class::Fetch), Call::Merge(duplicate)).await {
                 Ok(_) => {
-                    lock(&mount.disk.for_user.conflicts).forget(at.parent, at.name.as_bytes());
+                    mount.disk.for_user.conflicts.lock().forget(at.parent, at.name.as_bytes());
                     pause = AGAIN;
                 }
                 Err(refusal) if may_merge_later(refusal) => left = true,

@@ -28,7 +28,7 @@ mod tasks;
 mod xattr;
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use segue_core::nouns::{Attr, Ino};
 use segue_core::wire::Space;
@@ -40,6 +40,7 @@ use crate::kernel::KernelView;
 use crate::metrics::Metrics;
 use crate::net::Remote;
 use crate::net::limits::Limiter;
+use crate::rank::Ranked;
 use crate::shell::Shell;
 use crate::volume::Volume;
 use crate::waits::Slows;
@@ -68,9 +69,9 @@ pub(crate) struct Mount {
     pub(crate) limiter: Limiter,
     pub(crate) metrics: Metrics,
     pub(crate) slows: Arc<Slows>,
-    directories: Mutex<directories::Directories>,
+    directories: Ranked<directories::Directories>,
     /// By the directory whose quota it is; no more than a volume has of those.
-    last_space: Mutex<BTreeMap<Option<Ino>, Space>>,
+    last_space: Ranked<BTreeMap<Option<Ino>, Space>>,
     /// The process is to end, whatever is still open.
     quit: Notify,
 }

@@ -1,6 +1,6 @@
 //! Looking: attributes, names, listings, links, space.
 
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use std::time::Duration;
 
 use segue_core::host::call::{Look, Seen};
@@ -13,7 +13,7 @@ use crate::disk::notes::known as noted;
 use crate::metrics::Asked;
 use crate::mount::directories::ListedName;
 use crate::mount::{DirectoryHandle, Mount, Reading, idle};
-use crate::rank::lock;
+use crate::rank::Ranked;
 
 impl Mount {
     /// Attributes of `ino`, asked for if what is known is stale.
@@ -97,12 +97,12 @@ impl Mount {
 
     /// Opens a directory for reading, by process `pid`.
     pub(crate) fn open_directory(&self, ino: Ino, pid: u32) -> u64 {
-        lock(&self.directories).add(DirectoryHandle { ino, pid, names: Mutex::new(None) })
+        self.directories.lock().add(DirectoryHandle { ino, pid, names: Ranked::leaf(None) })
     }
 
     /// The open directory with that number.
     pub(crate) fn directory(&self, handle: u64) -> Option<Arc<DirectoryHandle>> {
-        lock(&self.directories).get(handle)
+        self.directories.lock().get(handle)
     }
 
     /// What an open directory lists, whose first name has position `first`; `anew` when its reader
@@ -113,7 +113,7 @@ impl Mount {
         first: u64,
         anew: bool,
     ) -> Result<Reading, Refusal> {
-        let read = lock(&directory.names).clone();
+        let read = directory.names.lock().clone();
         match read {
             Some(reading) if !anew => Ok(reading),
             read => {
@@ -121,7 +121,7 @@ impl Mount {
                 let found = self.list(directory.ino, directory.pid).await?;
                 let read = read.unwrap_or_else(|| Reading::new(first));
                 let reading = read.read_anew(found, since);
-                *lock(&directory.names) = Some(reading.clone());
+                *directory.names.lock() = Some(reading.clone());
                 Ok(reading)
             }
         }
@@ -129,7 +129,7 @@ impl Mount {
 
     /// The directory is closed.
     pub(crate) fn close_directory(&self, handle: u64) {
-        lock(&self.directories).remove(handle);
+        self.directories.lock().remove(handle);
     }
 
     /// Space of what `ino` counts against. Without a connection, and over one that is silent, these
@@ -137,7 +137,7 @@ impl Mount {
     pub(crate) async fn space(&self, ino: Ino) -> Result<Space, Refusal> {
         let quota = self.host.lock().tree().peek(ino).and_then(|attr| attr.quota);
         let known = {
-            let known = lock(&self.last_space);
+            let known = self.last_space.lock();
             known.get(&quota).or_else(|| known.get(&None)).copied()
         };
         if self.remote.is_silent()
@@ -161,7 +161,7 @@ impl Mount {
 
     /// Notes the space of `quota`, or of the volume, also for the next process.
     pub(super) fn note_space(&self, quota: Option<Ino>, space: Space) {
-        if lock(&self.last_space).insert(quota, space) != Some(space) {
+        if self.last_space.lock().insert(quota, space) != Some(space) {
             noted("index.db", self.disk.index.save_space(quota, &space));
         }
     }

@@ -2,8 +2,8 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use segue_core::host::conflict::{Meeting, meet};
@@ -22,7 +22,7 @@ use crate::disk::files::{FoundLog, Index, KnownServer, LogFile, StateDirectory, 
 use crate::error::MountError;
 use crate::mount::MountPlan;
 use crate::net::limits::Limiter;
-use crate::rank::lock;
+use crate::rank::Ranked;
 use crate::shell::promises::{self, Heard, listen};
 use crate::shell::told::AtHello;
 use crate::write_back::PARTING;
@@ -156,7 +156,7 @@ fn connect_error(host: String, error: &ConnectError) -> MountError {
 #[derive(Clone)]
 struct HelloPlan {
     volume: String,
-    cache: Arc<Mutex<CacheName>>,
+    cache: Arc<Ranked<CacheName>>,
     incarnation: u32,
     host: String,
     acked_below: Arc<AtomicU64>,
@@ -238,7 +238,7 @@ impl HelloPlan {
             heard,
             role,
             volume: plan.url.volume().to_string(),
-            cache: Arc::new(Mutex::new(cache)),
+            cache: Arc::new(Ranked::leaf(cache)),
             incarnation,
             host: plan.host.clone(),
             acked_below: Arc::default(),
@@ -256,7 +256,7 @@ impl HelloPlan {
         Arc::new(move |peer: Peer| {
             let plan = plan.clone();
             Box::pin(async move {
-                let cache = *lock(&plan.cache);
+                let cache = *plan.cache.lock();
                 let hello = Hello {
                     volume: plan.volume.clone(),
                     client: cache.client,
@@ -298,7 +298,7 @@ impl HelloPlan {
         let welcome = greet(peer, hello.as_another(client)).await?;
         self.check_volume(&welcome)?;
         self.at_hello.become_client(client, &welcome.grants).map_err(again)?;
-        let mut cache = lock(&self.cache);
+        let mut cache = self.cache.lock();
         *cache = CacheName { client, is_new: true, ..*cache };
         tracing::warn!(
             "{why}: it goes on as another client; pending changes stay, and those that the copy \
@@ -322,7 +322,7 @@ impl HelloPlan {
     /// Notes in the cache directory what the first welcome said.
     fn note(&self, directory: &mut StateDirectory, welcome: &Welcome) -> Result<(), MountError> {
         let path = directory.path.clone();
-        let cache = *lock(&self.cache);
+        let cache = *self.cache.lock();
         let noted = match cache.is_new {
             true => directory.become_client(cache.client, &welcome.grants),
             false => Ok(()),

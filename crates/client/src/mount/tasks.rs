@@ -6,7 +6,6 @@ use std::time::Duration;
 use segue_core::refusal::Refusal;
 
 use crate::mount::{Mount, Shared};
-use crate::rank::lock;
 
 /// A logged change is durable at most this long after it was made.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
@@ -46,7 +45,7 @@ pub(crate) async fn tidy(mount: &Shared) {
             tracing::warn!("the index of the cache is not up to date: {refusal}");
         }
         let in_doubt = mount.host.lock().is_in_doubt();
-        if !in_doubt && let Err(error) = lock(&mount.disk.numbers).clear_power_loss() {
+        if !in_doubt && let Err(error) = mount.disk.numbers.lock().clear_power_loss() {
             tracing::warn!("cannot write state.json: {error}");
         }
         mount.disk.let_go_of_bases();
@@ -72,11 +71,11 @@ async fn refill_numbers(mount: &Mount) -> Result<(), Refusal> {
     // A server that grants little, or the same again, is asked again later.
     for _ in 0..GRANTS_AT_ONCE {
         let asks = !mount.volume.options.read_only && !mount.remote.is_offline();
-        if !asks || lock(&mount.disk.numbers).are_plenty() {
+        if !asks || mount.disk.numbers.lock().are_plenty() {
             break;
         }
         let grant = mount.remote.grant().await?;
-        let added = lock(&mount.disk.numbers).add_grant(grant);
+        let added = mount.disk.numbers.lock().add_grant(grant);
         added.map_err(|error| mount.disk.disk_refusal("state.json", &error))?;
     }
     Ok(())

@@ -10,8 +10,8 @@
 use std::future::Future;
 use std::ops::Range;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use segue_core::nouns::{Class, Ino, Version};
@@ -21,7 +21,7 @@ use tokio::sync::Notify;
 
 use crate::net::Fetcher;
 use crate::net::fetch::Fetching;
-use crate::rank::lock;
+use crate::rank::{Rank, Ranked};
 
 /// The window of a link of which nothing is known yet.
 const WINDOW_UNKNOWN: u64 = 4 << 20;
@@ -39,7 +39,7 @@ struct ReadAhead {
     ino: Ino,
     range: Range<u64>,
     /// What of it somebody waits for by now.
-    wanted: Mutex<Option<Range<u64>>>,
+    wanted: Ranked<Option<Range<u64>>>,
     /// Of what somebody waits for without hurry: it is raised when somebody else wants it.
     unhurried: Option<Rpc>,
 }
@@ -47,7 +47,7 @@ struct ReadAhead {
 /// What is being fetched, and for whom.
 #[derive(Debug)]
 pub(crate) struct Fetches {
-    aheads: Mutex<Vec<Arc<ReadAhead>>>,
+    aheads: Ranked<Vec<Arc<ReadAhead>>>,
     /// Fetches under way that somebody waits for, in a hurry.
     demanded: AtomicUsize,
     /// Either of these has grown.
@@ -58,7 +58,8 @@ pub(crate) struct Fetches {
 
 impl Default for Fetches {
     fn default() -> Fetches {
-        let (aheads, demanded, pressing) = Default::default();
+        let aheads = Ranked::new(Rank::Ahead, Vec::new());
+        let (demanded, pressing) = Default::default();
         Fetches { aheads, demanded, pressing, window: AtomicU64::new(WINDOW_UNKNOWN) }
     }
 }
@@ -77,7 +78,7 @@ struct Listed<'a>(&'a Fetches, Arc<ReadAhead>);
 
 impl Drop for Listed<'_> {
     fn drop(&mut self) {
-        lock(&self.0.aheads).retain(|ahead| !Arc::ptr_eq(ahead, &self.1));
+        self.0.aheads.lock().retain(|ahead| !Arc::ptr_eq(ahead, &self.1));
     }
 }
 
@@ -89,13 +90,13 @@ impl Fetches {
 
     /// Somebody waits for `range`: whatever of it is being read ahead is wanted now.
     pub(crate) fn want(&self, ino: Ino, range: &Range<u64>) {
-        for ahead in lock(&self.aheads).iter().filter(|ahead| ahead.ino == ino) {
+        for ahead in self.aheads.lock().iter().filter(|ahead| ahead.ino == ino) {
             let part = range.start.max(ahead.range.start)..range.end.min(ahead.range.end);
             if !part.is_empty() {
                 if let Some(rpc) = &ahead.unhurried {
                     rpc.raise(Class::Fetch);
                 }
-                let mut wanted = lock(&ahead.wanted);
+                let mut wanted = ahead.wanted.lock();
                 let known = wanted.take().unwrap_or(part.clone());
                 *wanted = Some(known.start.min(part.start)..known.end.max(part.end));
             }
@@ -120,7 +121,7 @@ impl Fetches {
         fetch: impl Future<Output = T>,
     ) -> T {
         let unhurried = Some(rpc.clone());
-        let ahead = ReadAhead { ino, range: range.clone(), wanted: Mutex::default(), unhurried };
+        let ahead = ReadAhead { ino, range: range.clone(), wanted: Ranked::default(), unhurried };
         let ahead = Arc::new(ahead);
         self.list(&ahead);
         let _listed = Listed(self, ahead);
@@ -128,7 +129,7 @@ impl Fetches {
     }
 
     fn list(&self, ahead: &Arc<ReadAhead>) {
-        lock(&self.aheads).push(Arc::clone(ahead));
+        self.aheads.lock().push(Arc::clone(ahead));
         self.pressing.notify_waiters();
     }
 
@@ -140,8 +141,8 @@ impl Fetches {
             pressing.as_mut().enable();
             let is_another = |other: &Arc<ReadAhead>| other.ino != ahead.ino;
             let is_pressed = self.demanded.load(Ordering::Relaxed) > 0
-                || lock(&self.aheads).iter().any(is_another);
-            if is_pressed && let Some(wanted) = lock(&ahead.wanted).take() {
+                || self.aheads.lock().iter().any(is_another);
+            if is_pressed && let Some(wanted) = ahead.wanted.lock().take() {
                 return wanted;
             }
             pressing.await;
@@ -170,7 +171,7 @@ impl Fetcher {
         }
         let Some(version) = self.host.lock().fetch_began(ino, range.clone()) else { return };
         let fetching = Fetching { fetcher: Arc::clone(self), ino, range: range.clone() };
-        let ahead = ReadAhead { ino, range, wanted: Mutex::default(), unhurried: None };
+        let ahead = ReadAhead { ino, range, wanted: Ranked::default(), unhurried: None };
         let ahead = Arc::new(ahead);
         self.fetches.list(&ahead);
         tokio::spawn(async move {

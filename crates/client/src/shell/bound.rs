@@ -7,14 +7,13 @@
 //!
 //! The sum is kept roughly with each change and put right once a second.
 
-use std::sync::Mutex;
 use std::time::Duration;
 
 use segue_core::host::call::Seals;
 use segue_core::nouns::Time;
 use segue_core::refusal::Refusal;
 
-use crate::rank::lock;
+use crate::rank::Ranked;
 use crate::shell::{Changed, Shell};
 use crate::waits::waits;
 
@@ -23,7 +22,7 @@ const TELL_EVERY: Duration = Duration::from_secs(60);
 
 /// When a person was told last that writers are slowed.
 #[derive(Debug, Default)]
-pub(crate) struct Slowed(Mutex<Option<Time>>);
+pub(crate) struct Slowed(Ranked<Option<Time>>);
 
 impl Shell {
     /// Waits as long as a call asks for: for the outcome of a change, and for room in the log.
@@ -86,7 +85,7 @@ impl Shell {
 
     fn tell_slowed(&self) {
         let (now, pending) = (self.host.now(), self.host.lock().pending_bytes());
-        let mut told = lock(&self.slowed.0);
+        let mut told = self.slowed.0.lock();
         if told.is_none_or(|told| now.since(told) >= TELL_EVERY) {
             *told = Some(now);
             tracing::warn!(

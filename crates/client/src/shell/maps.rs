@@ -9,7 +9,6 @@ use segue_core::refusal::Refusal;
 
 use crate::disk::files::{Container, LeftMap};
 use crate::kernel::through::unwatch;
-use crate::rank::lock;
 use crate::shell::Shell;
 
 impl Shell {
@@ -18,7 +17,7 @@ impl Shell {
     /// tried again the next time; why the last of it could not be.
     pub(crate) fn note_maps(&self, only: Option<Ino>) -> Result<(), Refusal> {
         let mapped: Vec<_> = {
-            let mapped = lock(&self.kernel.through.mapped);
+            let mapped = self.kernel.through.mapped.lock();
             let wanted = mapped.iter().filter(|((ino, _), _)| only.is_none_or(|only| only == *ino));
             wanted.map(|((ino, _), container)| (*ino, Arc::clone(container))).collect()
         };
@@ -35,7 +34,7 @@ impl Shell {
     /// No map is left anywhere.
     pub(crate) fn all_unmapped(&self) {
         self.note_maps(None).ok();
-        let mapped = std::mem::take(&mut *lock(&self.kernel.through.mapped));
+        let mapped = std::mem::take(&mut *self.kernel.through.mapped.lock());
         let mut core = self.host.lock();
         for ((ino, _), container) in mapped {
             unwatch(ino, &container);

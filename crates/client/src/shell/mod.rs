@@ -6,8 +6,8 @@
 //! the server and the index, deliveries, waits, the copying of bytes to preserve, and eviction. A
 //! look leaves the log alone.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use segue_core::host::action::{
@@ -27,7 +27,7 @@ use crate::host::SharedHost;
 use crate::kernel::KernelView;
 use crate::kernel::through::Behind;
 use crate::net::{Fetcher, Remote};
-use crate::rank::lock;
+use crate::rank::Ranked;
 use crate::volume::Volume;
 use crate::wakes::Wakes;
 
@@ -57,7 +57,7 @@ pub(crate) struct Shell {
     /// The number of the next call.
     pub(crate) calls: AtomicU64,
     pub(crate) slowed: Slowed,
-    pub(crate) unseen: Mutex<Unseen>,
+    pub(crate) unseen: Ranked<Unseen>,
 }
 
 /// The answer to a call.
@@ -187,12 +187,12 @@ fn cannot_wait(asked: &Asked) -> Refusal {
 impl Shell {
     async fn new_ino(&self) -> Result<Ino, Refusal> {
         loop {
-            let taken = lock(&self.disk.numbers).take_ino();
+            let taken = self.disk.numbers.lock().take_ino();
             match taken.map_err(|error| self.disk.disk_refusal("state.json", &error))? {
                 Some(ino) => return Ok(ino),
                 None => {
                     let grant = self.remote.grant().await?;
-                    let added = lock(&self.disk.numbers).add_grant(grant);
+                    let added = self.disk.numbers.lock().add_grant(grant);
                     added.map_err(|error| self.disk.disk_refusal("state.json", &error))?;
                 }
             }
@@ -300,6 +300,7 @@ impl Shell {
                 self.kernel.cache.take_back(*taken).await;
                 Ok(Done::Carried)
             }
+            Asked::SyncDisk => self.disk.sync_disk().await.map(|()| Done::Carried),
             Asked::Renew => {
                 let (session, commit) = self.remote.renew().await?;
                 Ok(Done::Renewed { session, commit })

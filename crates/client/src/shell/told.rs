@@ -10,7 +10,6 @@ use segue_core::refusal::Refusal;
 use segue_core::wire::Welcome;
 use segue_rpc::{Peer, Rpc};
 
-use crate::rank::lock;
 use crate::shell::Shell;
 
 /// What a mount does around the hello of a new connection: from then on the server's promises to
@@ -32,7 +31,7 @@ impl AtHello {
 
     /// No change of the mount has this seq or a later one, if there is a mount.
     pub(crate) fn next_seq(&self) -> Option<u64> {
-        self.shell().map(|shell| lock(&shell.disk.numbers).first_seq())
+        self.shell().map(|shell| shell.disk.numbers.lock().first_seq())
     }
 
     /// The latest version of anything that the mount knows, if there is a mount.
@@ -48,7 +47,7 @@ impl AtHello {
     ) -> std::io::Result<()> {
         let Some(shell) = self.shell() else { return Ok(()) };
         shell.host.lock().become_another();
-        lock(&shell.disk.numbers).become_client(client, grants)
+        shell.disk.numbers.lock().become_client(client, grants)
     }
 
     pub(crate) async fn after(&self, peer: &Peer, welcome: &Welcome) -> Result<(), Refusal> {

@@ -5,24 +5,23 @@ use std::sync::Arc;
 
 use segue_core::refusal::Refusal;
 
-use crate::rank::lock;
 use crate::shell::Shell;
 use crate::waits::waits;
 
 impl Shell {
     /// True if other hosts may rely on what was before a change that is committed.
     pub(crate) fn is_unseen(&self) -> bool {
-        lock(&self.unseen).pending(self.host.now()).is_some()
+        self.unseen.lock().pending(self.host.now()).is_some()
     }
 
     /// Waits until no other host relies on what was before a change that is committed. One that is
     /// silent is waited for until the server gives it up, after 20 seconds.
     pub(crate) async fn visible(&self) -> Result<(), Refusal> {
-        let pending = lock(&self.unseen).pending(self.host.now());
+        let pending = self.unseen.lock().pending(self.host.now());
         let Some(answer) = pending else { return Ok(()) };
         let heard = || "other hosts to be told of it".to_owned();
         waits(heard, self.remote.visible()).await?;
-        lock(&self.unseen).seen(answer);
+        self.unseen.lock().seen(answer);
         Ok(())
     }
 

@@ -7,7 +7,6 @@ use segue_core::nouns::{Ino, Version};
 use segue_core::upload::Candidate;
 
 use crate::disk::files::Container;
-use crate::rank::lock;
 use crate::write_back::WriteBack;
 
 impl WriteBack {
@@ -29,7 +28,7 @@ impl WriteBack {
 
     /// The container that the file had before it was emptied.
     fn kept_copy(&self, ino: Ino, version: Version) -> Option<Arc<Container>> {
-        let kept = lock(&self.disk.bases.0).get(&ino).cloned();
+        let kept = self.disk.bases.0.lock().get(&ino).cloned();
         kept.filter(|old| old.version == version).map(|old| old.container)
     }
 

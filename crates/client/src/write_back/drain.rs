@@ -14,7 +14,6 @@ use segue_core::wire::Applied;
 use segue_rpc::{LinkState, Rpc};
 use tokio::time::{Instant, timeout};
 
-use crate::rank::lock;
 use crate::shell::{Asked, Ran, Running};
 use crate::write_back::WriteBack;
 use crate::write_back::upload::Prepared;
@@ -51,7 +50,7 @@ impl WriteBack {
             }
             // What waited for these may go in the other one.
             self.wakes.lanes.wake();
-            *lock(&sending.hindered) = sent.err();
+            *sending.hindered.lock() = sent.err();
             if let Err(refusal) = sent {
                 tracing::debug!("write-back: {refusal}");
                 self.pause().await;
@@ -104,7 +103,6 @@ impl WriteBack {
             };
             let done = match asked {
                 Asked::Deliver(delivery) => self.deliver(delivery).await,
-                Asked::SyncDisk => self.disk.sync_disk().await.map(|()| Done::Carried),
                 Asked::Release(numbers) => {
                     self.shell.kernel.release_pages(numbers).await;
                     Ok(Done::Carried)
@@ -146,7 +144,7 @@ impl WriteBack {
             answer => answer?,
         };
         let Applied { outcomes, visible, heard, .. } = applied;
-        lock(&self.shell.unseen).answered(visible, self.host.now());
+        self.shell.unseen.lock().answered(visible, self.host.now());
         let round_trip = self.remote.link().stats().map_or(Duration::ZERO, |stats| stats.rtt);
         let took = began.elapsed();
         let delivered = Delivered { outcomes, promised, heard, asked, took, round_trip };

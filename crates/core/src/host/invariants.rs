@@ -1,7 +1,7 @@
 //! Invariants that hold between events. All parts of a host are checked by the simulator after each
 //! step, and by a mount with debug assertions once a second. In each build the shell has some of
-//! them checked, in turn, whenever it lets go of a host that it changed. Sums are checked where they
-//! change.
+//! them checked, in turn, whenever it lets go of a host that it changed. Sums are checked where
+//! they change.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;

@@ -132,6 +132,8 @@ pub struct Settings {
     pub inline_max: u64,
     /// From so many bytes on the server is asked which chunks it has.
     pub offer_from: u64,
+    /// A sync waits until the server has what it covers.
+    pub syncs_to_server: bool,
     /// A call waits so long for an unreachable server.
     pub grace: Duration,
     /// The kernel takes containers that it may read by itself.
@@ -154,6 +156,7 @@ impl Default for Settings {
             batch_max: BATCH_MAX,
             inline_max: INLINE_MAX as u64,
             offer_from: OFFER_FROM,
+            syncs_to_server: false,
             grace: Duration::ZERO,
             backs: false,
             backed_min: BACKED_MIN,

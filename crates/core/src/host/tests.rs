@@ -15,6 +15,7 @@ mod clones;
 mod contradictions;
 mod exchange;
 mod fetches;
+mod flushes;
 mod forgets;
 mod handles;
 mod levels;

@@ -148,11 +148,6 @@ impl Host {
     pub fn refused(&mut self, ino: Ino, refusal: Refusal) {
         self.handles.refused(ino, refusal);
     }
-
-    /// The refusal that an fsync of `handle` reports. No later call reports it.
-    pub fn take_refusal(&mut self, handle: u64) -> Result<(), Refusal> {
-        self.handles.take_refusal(handle)
-    }
 }
 
 /// What is on this host's disk.

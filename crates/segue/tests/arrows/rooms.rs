@@ -5,6 +5,7 @@
 //! Tests may use every module: directories and files named `tests`, and the rest of a file behind
 //! `#[cfg(test)]` and `mod tests {`, are left out.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -152,5 +153,21 @@ fn a_machine_shows_no_field() {
         let (fields, _) = fields.split_once("\n}\n").unwrap();
         let shown: Vec<_> = fields.lines().filter(|line| line.contains("pub")).collect();
         assert!(shown.is_empty(), "{} shows {shown:?}", path.display());
+    }
+}
+
+/// A mutex of the client without a rank could be taken in any order. Those of tokio are held across
+/// waits, and each is alone in its task.
+#[test]
+fn mutexes_of_the_client_have_ranks() {
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../client/src");
+    let all = fs::read_dir(sources).unwrap().map(|entry| entry.unwrap().path());
+    let rooms: BTreeSet<String> =
+        all.map(|path| path.file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    let others = rooms.iter().filter(|room| *room != "rank");
+    for (path, _) in others.flat_map(|room| files_of("client", room)) {
+        let source = code(&fs::read_to_string(&path).unwrap()).replace("tokio::sync::Mutex", "");
+        let found = source.lines().find(|line| line.contains("Mutex"));
+        assert!(found.is_none(), "{}: {found:?} has no rank", path.display());
     }
 }

@@ -35,7 +35,7 @@ impl Apps {
         let written = self.write_or_map(ino, offset, bytes, by_map)?;
         if written.is_ok() && is_synced {
             // It was written all the same.
-            self.fsync(ino)?.ok();
+            self.fsync()?.ok();
         }
         if !keep || written.is_err() {
             self.close(self.handles.len() - 1, true)?;
@@ -74,16 +74,16 @@ impl Apps {
         Ok(if self.mount.disk.edits > edits { Ok(()) } else { edited })
     }
 
-    /// Later changes of the session come after the writes to `ino` so far.
-    fn fsync(&mut self, ino: Ino) -> Tried<()> {
-        let seal = Call::Seal { ino, caller: self.caller.clone(), waits: false };
-        if let Err(refusal) = self.mount.host_call(seal)? {
-            return Ok(Err(refusal));
+    /// Later changes of the session come after the writes so far to the file that was opened last.
+    fn fsync(&mut self) -> Tried<()> {
+        let Some(Open { ino, handle, .. }) = self.handles.last().cloned() else {
+            return Ok(Err(Refusal::Invalid));
+        };
+        let synced = self.call_heard(Call::Sync(handle), &[])?;
+        if synced.is_ok() {
+            self.mount.disk.acknowledged.cover(ino);
         }
-        self.mount.core.cover(self.caller.session, ino);
-        self.mount.disk.acknowledged.cover(ino);
-        self.mount.disk.sync(&self.mount.core);
-        Ok(Ok(()))
+        Ok(synced.map(drop))
     }
 
     /// Makes the data state of `ino`.
@@ -178,11 +178,11 @@ impl Apps {
     /// Closes the open file with that index. Its program waits as its level says.
     pub(super) fn close(&mut self, which: usize, waits: bool) -> Result<Ino, Violation> {
         let Open { ino, by, handle } = self.handles.remove(which);
-        let closer = std::mem::replace(&mut self.caller, by.clone());
         self.mount.disk.acknowledged.act_for((by.session, by.process_group));
-        if waits && self.mount.core.lm(ino).closes() {
+        let closer = std::mem::replace(&mut self.caller, by);
+        if waits {
             // If it cannot be sealed now, it is sealed below, or by the next chores.
-            self.call_heard(Call::Seal { ino, caller: by, waits }, &[])?.ok();
+            self.call_heard(Call::Flush(handle), &[])?.ok();
         }
         // If it cannot be sealed now, the next chores seal it.
         self.mount.host_call(Call::Close(handle))?.ok();

@@ -241,6 +241,8 @@ impl World {
                 settings.inline_max = inline_max(average);
                 settings.offer_from = offer_from(average);
             }
+            // Half of them, where programs sync at all.
+            settings.syncs_to_server = self.options.sessions && client.is_multiple_of(2);
             mount.core.configure(settings);
             mount.has_limits = self.plan.more.limits_every.is_some();
             mount.remote.least = self.plan.more.chunks;

@@ -5,8 +5,8 @@ use std::fs::File;
 use std::io;
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
@@ -16,7 +16,7 @@ use segue_core::nouns::ContainerId;
 use super::durable::{Trust, sync_data, sync_name};
 use super::maps::MapName;
 use super::young::Bytes;
-use crate::rank::{Held, Ranked};
+use crate::rank::{Held, Rank, Ranked};
 
 /// When a container was modified that we left alone while maps may change it: at no time that a
 /// clock shows. What a map writes within the tick of our own change would have its time.
@@ -37,13 +37,13 @@ pub(crate) struct Container {
     is_named: AtomicBool,
     writing: Arc<Ranked<()>>,
     /// The room that it takes, as of its last change; nothing once it is removed.
-    room: Mutex<Option<u64>>,
+    room: Ranked<Option<u64>>,
     /// The room that all of them take.
     all: Arc<AtomicU64>,
     /// While maps may change it.
-    by_map: Mutex<Option<Watched>>,
+    by_map: Ranked<Option<Watched>>,
     /// Held while it is synced: of two at once the disk tells one that it failed.
-    trust: Mutex<Trust>,
+    trust: Ranked<Trust>,
 }
 
 /// A container that maps may change.
@@ -62,8 +62,10 @@ impl Container {
         all: Arc<AtomicU64>,
         writing: Arc<Ranked<()>>,
     ) -> io::Result<Container> {
-        let room = Mutex::new(Some(held.room()?));
-        let (is_named, by_map, trust) = Default::default();
+        let room = Ranked::new(Rank::Room, Some(held.room()?));
+        let by_map = Ranked::new(Rank::ByMap, None);
+        let trust = Ranked::new(Rank::Trust, Trust::default());
+        let is_named = AtomicBool::default();
         Ok(Container { id, held, is_named, writing, room, all, by_map, trust })
     }
 
@@ -117,8 +119,8 @@ impl Container {
         *counted = Some(now);
     }
 
-    fn room(&self) -> MutexGuard<'_, Option<u64>> {
-        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    fn room(&self) -> Held<'_, Option<u64>> {
+        self.room.lock()
     }
 
     /// The room that it takes.
@@ -190,8 +192,8 @@ impl Container {
         done
     }
 
-    fn by_map(&self) -> MutexGuard<'_, Option<Watched>> {
-        self.by_map.lock().unwrap_or_else(PoisonError::into_inner)
+    fn by_map(&self) -> Held<'_, Option<Watched>> {
+        self.by_map.lock()
     }
 
     /// From now on notices changes that are not made by way of this. All bytes so far are durable,
@@ -288,8 +290,8 @@ impl Container {
         })
     }
 
-    fn trust(&self) -> MutexGuard<'_, Trust> {
-        self.trust.lock().unwrap_or_else(PoisonError::into_inner)
+    fn trust(&self) -> Held<'_, Trust> {
+        self.trust.lock()
     }
 
     /// True if a sync failed, and nothing came of writing it anew so far.

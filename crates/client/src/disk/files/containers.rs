@@ -11,8 +11,8 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::syncfs;
 use segue_core::nouns::{ContainerId, Ino};
@@ -40,18 +40,18 @@ type Table = HashMap<Key, Arc<Container>>;
 #[derive(Debug)]
 pub(crate) struct Containers {
     root: PathBuf,
-    open: Mutex<Table>,
+    open: Ranked<Table>,
     totals: Arc<Totals>,
     /// What was written and not synced, and whether the log has all of it.
-    unsynced: Mutex<HashMap<Key, bool>>,
+    unsynced: Ranked<HashMap<Key, bool>>,
     /// Held from the beginning of a sync to its end: until then nobody knows what the disk has.
-    syncing: Mutex<()>,
+    syncing: Ranked<()>,
     /// The room that they take.
     bytes: Arc<AtomicU64>,
     /// Held while bytes of a file are written and noted as valid. A lock serves many files.
     writing: [Arc<Ranked<()>>; WRITING],
     /// Those whose bytes are in that sum; `None` when all are. Taken after `open`.
-    counted: Mutex<Option<HashSet<Key>>>,
+    counted: Ranked<Option<HashSet<Key>>>,
 }
 
 impl Containers {
@@ -61,8 +61,10 @@ impl Containers {
             fs::create_dir_all(root.join(format!("{first:02x}")))?;
         }
         sync_directory(&root)?;
-        let counted = Mutex::new(Some(HashSet::new()));
-        let (open, totals, unsynced, syncing, bytes) = Default::default();
+        let counted = Ranked::leaf(Some(HashSet::new()));
+        let open = Ranked::new(Rank::Containers, Table::new());
+        let syncing = Ranked::new(Rank::SyncingData, ());
+        let (totals, unsynced, bytes) = Default::default();
         let writing = std::array::from_fn(|_| Arc::new(Ranked::new(Rank::Writing, ())));
         Ok(Containers { root, open, totals, unsynced, syncing, bytes, writing, counted })
     }
@@ -82,8 +84,8 @@ impl Containers {
         self.writing_of(ino).lock()
     }
 
-    fn table(&self) -> MutexGuard<'_, Table> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    fn table(&self) -> Held<'_, Table> {
+        self.open.lock()
     }
 
     /// How many of their files are open.
@@ -91,8 +93,8 @@ impl Containers {
         self.totals.files.load(Ordering::Relaxed)
     }
 
-    fn unsynced(&self) -> MutexGuard<'_, HashMap<Key, bool>> {
-        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
+    fn unsynced(&self) -> Held<'_, HashMap<Key, bool>> {
+        self.unsynced.lock()
     }
 
     /// The container with that number, made if there is none.
@@ -172,7 +174,7 @@ impl Containers {
     }
 
     fn sync_those(&self, wanted: impl Fn(bool) -> bool) -> io::Result<()> {
-        let _syncing = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _syncing = self.syncing.lock();
         let taken: HashMap<Key, bool> =
             self.unsynced().extract_if(|_, is_logged| wanted(*is_logged)).collect();
         if taken.len() > SYNC_MAX
@@ -253,7 +255,7 @@ impl Containers {
 
     /// True if its bytes have to be counted now, and were not before.
     fn is_counted_now(&self, key: Key) -> bool {
-        let mut counted = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counted = self.counted.lock();
         counted.as_mut().is_some_and(|counted| counted.insert(key))
     }
 
@@ -269,12 +271,12 @@ impl Containers {
                 add(&self.bytes, room(&meta));
             }
         });
-        *self.counted.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self.counted.lock() = None;
     }
 
     /// True once the room of all that were here before is counted.
     pub(crate) fn are_counted(&self) -> bool {
-        self.counted.lock().unwrap_or_else(PoisonError::into_inner).is_none()
+        self.counted.lock().is_none()
     }
 
     /// Tells of every container that there is. What is no container is told of without a key.

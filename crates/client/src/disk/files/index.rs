@@ -6,7 +6,6 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, Transaction, params};
 use segue_core::host::Notes;
@@ -15,6 +14,8 @@ use segue_core::nouns::{ContainerId, Ino, Name, Version};
 use segue_core::wire::{History, Space};
 
 use super::log::Position;
+
+use crate::rank::{Held, Ranked};
 
 const TABLES: &str = "
     CREATE TABLE IF NOT EXISTS position (
@@ -41,7 +42,7 @@ const NO_TABLES: &str = "
 /// The index of one cache directory.
 #[derive(Debug)]
 pub(crate) struct Index {
-    db: Mutex<Connection>,
+    db: Ranked<Connection>,
 }
 
 impl Index {
@@ -57,18 +58,18 @@ impl Index {
             }
             connect(path)
         })?;
-        Ok(Index { db: Mutex::new(db) })
+        Ok(Index { db: Ranked::leaf(db) })
     }
 
     /// Opens one that nobody uses, to look only; `None` if it cannot be read.
     pub(crate) fn open_to_read(path: &Path) -> Option<Index> {
         let db = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY);
-        let index = Index { db: Mutex::new(db.ok()?) };
+        let index = Index { db: Ranked::leaf(db.ok()?) };
         index.position().ok().map(|_| index)
     }
 
-    fn db(&self) -> MutexGuard<'_, Connection> {
-        self.db.lock().unwrap_or_else(PoisonError::into_inner)
+    fn db(&self) -> Held<'_, Connection> {
+        self.db.lock()
     }
 
     /// Forgets everything.

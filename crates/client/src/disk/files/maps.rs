@@ -13,11 +13,12 @@
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::container::is_touched;
 use super::containers::{Containers, Key, parse, text_of};
 use super::durable::sync_directory;
+
+use crate::rank::{Held, Ranked};
 
 const MAPS: &str = "maps";
 const UNLOGGED: &str = "unlogged";
@@ -26,7 +27,7 @@ const UNLOGGED: &str = "unlogged";
 #[derive(Debug)]
 pub(crate) struct Maps {
     directory: PathBuf,
-    left: Mutex<Vec<LeftMap>>,
+    left: Ranked<Vec<LeftMap>>,
 }
 
 /// The second name of one container.
@@ -48,7 +49,7 @@ impl Maps {
     pub(crate) fn at(cache: &Path) -> io::Result<Maps> {
         let directory = cache.join(MAPS);
         fs::create_dir_all(&directory)?;
-        Ok(Maps { directory, left: Mutex::default() })
+        Ok(Maps { directory, left: Ranked::default() })
     }
 
     /// The second name of a container.
@@ -87,8 +88,8 @@ impl Maps {
         std::mem::take(&mut *self.left())
     }
 
-    fn left(&self) -> MutexGuard<'_, Vec<LeftMap>> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+    fn left(&self) -> Held<'_, Vec<LeftMap>> {
+        self.left.lock()
     }
 }
 

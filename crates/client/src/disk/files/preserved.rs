@@ -6,42 +6,45 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::container::{read_zeros, write_anew};
 use super::durable::{Trust, sync_data, sync_directory};
+
+use crate::rank::{Held, Rank, Ranked};
 
 /// All of them.
 #[derive(Debug)]
 pub(crate) struct Preserved {
     root: PathBuf,
-    unsynced: Mutex<BTreeSet<u64>>,
+    unsynced: Ranked<BTreeSet<u64>>,
     /// Of which a sync failed.
-    doubted: Mutex<BTreeMap<u64, Trust>>,
+    doubted: Ranked<BTreeMap<u64, Trust>>,
     /// Held while one is written to.
-    writing: Mutex<()>,
+    writing: Ranked<()>,
     /// Held from the beginning of a sync to its end.
-    syncing: Mutex<()>,
+    syncing: Ranked<()>,
 }
 
 impl Preserved {
     /// Those below `root`.
     pub(crate) fn at(root: PathBuf) -> io::Result<Preserved> {
         fs::create_dir_all(&root)?;
-        let (unsynced, doubted, writing, syncing) = Default::default();
+        let (unsynced, doubted) = Default::default();
+        let writing = Ranked::new(Rank::Preserving, ());
+        let syncing = Ranked::new(Rank::SyncingData, ());
         Ok(Preserved { root, unsynced, doubted, writing, syncing })
     }
 
-    fn unsynced(&self) -> MutexGuard<'_, BTreeSet<u64>> {
-        self.unsynced.lock().unwrap_or_else(PoisonError::into_inner)
+    fn unsynced(&self) -> Held<'_, BTreeSet<u64>> {
+        self.unsynced.lock()
     }
 
-    fn writing(&self) -> MutexGuard<'_, ()> {
-        self.writing.lock().unwrap_or_else(PoisonError::into_inner)
+    fn writing(&self) -> Held<'_, ()> {
+        self.writing.lock()
     }
 
-    fn doubted(&self) -> MutexGuard<'_, BTreeMap<u64, Trust>> {
-        self.doubted.lock().unwrap_or_else(PoisonError::into_inner)
+    fn doubted(&self) -> Held<'_, BTreeMap<u64, Trust>> {
+        self.doubted.lock()
     }
 
     fn path(&self, seq: u64) -> PathBuf {
@@ -69,7 +72,7 @@ impl Preserved {
 
     /// Makes durable what was kept.
     pub(crate) fn sync(&self) -> io::Result<()> {
-        let _syncing = self.syncing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _syncing = self.syncing.lock();
         let seqs = std::mem::take(&mut *self.unsynced());
         if seqs.is_empty() {
             return Ok(());

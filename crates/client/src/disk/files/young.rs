@@ -14,7 +14,9 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
+
+use crate::rank::{Held, Ranked};
 
 /// A longer file has its bytes on disk at once: the log would have all of them a second time.
 pub(super) const FEW_MAX: usize = 64 << 10;
@@ -26,7 +28,7 @@ const ALL_MAX: usize = 64 << 20;
 pub(super) struct Bytes {
     path: PathBuf,
     file: OnceLock<File>,
-    young: Mutex<Young>,
+    young: Ranked<Young>,
     all: Arc<Totals>,
 }
 
@@ -182,8 +184,8 @@ impl Bytes {
         young.is_gone
     }
 
-    fn lock(&self) -> MutexGuard<'_, Young> {
-        self.young.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> Held<'_, Young> {
+        self.young.lock()
     }
 }
 

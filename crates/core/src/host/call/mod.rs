@@ -28,6 +28,7 @@ mod seals;
 mod send;
 mod settle;
 mod space;
+mod sync;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -59,6 +60,7 @@ use settle::Settling;
 pub use settle::{Kept, KeptAs, Settle};
 pub use space::DISK_RESERVE;
 pub(in crate::host) use space::FreeSpace;
+use sync::Syncing;
 
 use crate::host::Copied;
 use crate::host::action::{Edit, Gap, Load, Preserve};
@@ -121,6 +123,24 @@ pub enum Call {
     OpenHandle(OpenHandle),
     /// The last reference to this handle is gone.
     Close(u64),
+    /// A process closes a descriptor of this handle, which others may have, too.
+    Flush(u64),
+    /// The file of this handle is to be durable, here and at the server as
+    /// [the user wants](crate::host::Settings::syncs_to_server). Later changes of the process
+    /// session follow those so far.
+    Sync(u64),
+    /// The same of the names in a directory.
+    SyncDirectory {
+        /// The directory.
+        ino: Ino,
+        /// The session.
+        session: u32,
+    },
+    /// The same of everything, on this host.
+    SyncAll {
+        /// The session.
+        session: u32,
+    },
     /// Data of a file that are to be here.
     Fetch(FetchCall),
     /// A merge of a duplicate with the other one, [as far as it may](crate::host::conflict).
@@ -273,6 +293,8 @@ pub struct Answer {
     pub seq: Option<u64>,
     /// The outcome of the change, if the call waited for that.
     pub outcome: Option<Box<Outcome>>,
+    /// The server has what was changed, for which the call waited. Other hosts may not have heard.
+    pub is_settled: bool,
     /// The waiter for that outcome, if the call is a part of another one that waits.
     pub(in crate::host) waiter: Option<(u64, WaiterId)>,
     /// The update log is nearly full, and the caller waits for so many bytes that it added.
@@ -363,6 +385,7 @@ struct SoFar {
     opening: Opening,
     sealing_all: SealingAll,
     handling: Handling,
+    syncing: Syncing,
 }
 
 /// An action that is under way.
@@ -375,6 +398,7 @@ enum Step {
     Number,
     LogMaps,
     CloseMaps,
+    SyncMaps,
     Back,
     WatchMaps,
     Follow,

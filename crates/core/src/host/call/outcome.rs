@@ -64,6 +64,23 @@ impl Host {
         !self.waiters.is_empty()
     }
 
+    /// The newest data of `ino`, and what a call claims of their outcome.
+    fn newest_data(&self, so_far: &SoFar, ino: Ino) -> Option<(u64, Claim)> {
+        let newest = self.queue.newest_of(ino)?;
+        // Where closes do not wait, data of other writers may be among them.
+        let is_own = so_far.sealed == Some(newest) && self.lm(ino).closes();
+        Some((newest, if is_own { Claim::IsRefused } else { Claim::Nothing }))
+    }
+
+    /// From now on the outcome of the newest data of `ino` is told to the call, which waits for it
+    /// later ([`Host::hears_newest`]). False if there are none.
+    pub(super) fn begin_hearing(&mut self, call: &mut Running, ino: Ino) -> bool {
+        let Some((newest, claim)) = self.newest_data(&call.so_far, ino) else { return false };
+        self.wake(Task::Drain);
+        call.so_far.hearing = vec![(newest, self.waiters.add(newest, claim))];
+        true
+    }
+
     /// Waits for the newest data of `ino`. A refusal is the answer, a conflict copy is none.
     pub(super) fn hears_newest(
         &mut self,
@@ -71,12 +88,8 @@ impl Host {
         call: &mut Running,
         ino: Ino,
     ) -> Result<Next, Refusal> {
-        let heard = call.so_far.hearing.first().map(|(seq, _)| *seq);
-        let newest = heard.or_else(|| self.queue.newest_of(ino));
-        if let Some(newest) = newest {
-            // Where closes do not wait, data of other writers may be among them.
-            let is_own = call.so_far.sealed == Some(newest) && self.lm(ino).closes();
-            let claim = if is_own { Claim::IsRefused } else { Claim::Nothing };
+        let heard = call.so_far.hearing.first().map(|(seq, _)| (*seq, Claim::Nothing));
+        if let Some((newest, claim)) = heard.or_else(|| self.newest_data(&call.so_far, ino)) {
             let how = (claim, Patience::Grace);
             let Some(heard) = self.hears(id, call, newest, how) else { return Ok(Next::Step) };
             committed(&heard?)?;

@@ -105,6 +105,10 @@ impl Host {
             Call::Open(_) => self.attempt_open(id, call, now),
             Call::OpenHandle(_) => self.attempt_open_handle(id, call),
             Call::Close(_) => self.attempt_close(id, call, now),
+            Call::Flush(_) => self.attempt_flush(id, call, now),
+            Call::Sync(_) => self.attempt_sync(id, call),
+            Call::SyncDirectory { .. } => self.attempt_sync_directory(id, call, now),
+            Call::SyncAll { .. } => self.attempt_sync_all(id, call, now),
             Call::Fetch(_) => self.attempt_fetch(id, call, now),
             Call::Settle(settle) => {
                 let settle = Arc::clone(settle);
@@ -267,7 +271,8 @@ impl Host {
             (Step::LogMaps, done) => Host::maps_logged(call, done),
             (Step::Keep, Ok(Done::Carried)) => {}
             (Step::Settle(settle), Ok(Done::Carried)) => self.settled(call, &settle, now),
-            (Step::SyncDisk, done) => Host::synced_to_send(call, done),
+            (Step::SyncDisk, done) => Host::disk_synced(call, done),
+            (Step::SyncMaps, done) => Host::synced_maps(call, done)?,
             (Step::Deliver, done) => self.delivered(call, done, now),
             // Pages that the kernel still has are refused after the release, and who wrote to a map
             // that is closed is told by the log.

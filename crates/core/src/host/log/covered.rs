@@ -17,7 +17,7 @@ impl Host {
 
     /// Covers the changes of `ino` so far by a sync of process session `session`: all later changes
     /// of the session follow them.
-    pub fn cover(&mut self, session: u32, ino: Ino) {
+    pub(in crate::host) fn cover(&mut self, session: u32, ino: Ino) {
         let last = self.queue.last_of(ino);
         if last.is_empty() || self.has_planted(Fault::ForgetsSyncs) {
             return;
@@ -39,7 +39,7 @@ impl Host {
     }
 
     /// The same for everything that was changed so far.
-    pub fn cover_all(&mut self, session: u32) {
+    pub(in crate::host) fn cover_all(&mut self, session: u32) {
         if !self.queue.is_empty() {
             self.covered.remove(&session);
             self.covered_all.insert(session);

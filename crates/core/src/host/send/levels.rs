@@ -41,7 +41,7 @@ impl Host {
     }
 
     /// True if a process is writing `ino` anew: that is to be one change.
-    pub fn is_rewritten(&self, ino: Ino, now: Time) -> bool {
+    pub(in crate::host) fn is_rewritten(&self, ino: Ino, now: Time) -> bool {
         let is_new =
             |unsealed: &Unsealed| unsealed.is_rewrite && now.since(unsealed.since) < REWRITE;
         self.unsealed.get(&ino).is_some_and(is_new)
@@ -50,7 +50,7 @@ impl Host {
     }
 
     /// True if the data of `ino` that are not sealed have time.
-    pub fn is_kept_back(&self, ino: Ino, now: Time) -> bool {
+    pub(in crate::host) fn is_kept_back(&self, ino: Ino, now: Time) -> bool {
         if self.is_near_bound() && !self.awaits_verdict(ino) {
             return false;
         }

@@ -233,6 +233,7 @@ impl Shell {
             Action::ForgetNotes(..) => ("forget notes", None, Done::Carried),
             Action::Back(..) => ("Back()", None, Done::Carried),
             Action::WatchMaps(..) => ("WatchMaps", None, Done::Carried),
+            Action::SyncDisk(_) => ("sync", None, Done::Carried),
             Action::Undo(_, undo) => ("undo", Some(undo.entry), Done::Carried),
             // What quotas have left is not known here.
             Action::Wake(Task::Quotas) | Action::Made(_) => return None,

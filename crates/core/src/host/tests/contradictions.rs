@@ -25,7 +25,7 @@ fn found(core: &mut Host, check: impl FnOnce(&mut Host)) -> Option<String> {
 
 /// `breaks` makes a contradiction, of which the checks say `words`. Some are found `in_turn`, in
 /// every build, at the next few events.
-fn is_found(breaks: fn(&mut Host), words: &str, in_turn: bool) {
+fn finds(breaks: fn(&mut Host), words: &str, in_turn: bool) {
     let mut core = pending();
     assert_eq!(found(&mut core, |core| core.check_invariants()), None);
     assert_eq!(found(&mut core, Host::check_in_turn), None);
@@ -40,35 +40,35 @@ fn is_found(breaks: fn(&mut Host), words: &str, in_turn: bool) {
 
 #[test]
 fn contradictions_are_found() {
-    is_found(|core| core.next_seq = 101, "reserved", true);
-    is_found(|core| core.next_seq = 2, "from the future", true);
+    finds(|core| core.next_seq = 101, "reserved", true);
+    finds(|core| core.next_seq = 2, "from the future", true);
     let by_nobody = |core: &mut Host| {
         core.open.insert(Ino(5), 0);
     };
-    is_found(by_nobody, "by nobody", true);
+    finds(by_nobody, "by nobody", true);
     let opened = |core: &mut Host| {
         let ask = Ask { only_reads: true, whole: false };
         (0..2).for_each(|_| assert!(core.nodes.open(5, ask).is_ok()));
         core.open.insert(Ino(5), 1);
     };
-    is_found(opened, "by more descriptors", true);
+    finds(opened, "by more descriptors", true);
     let room = |core: &mut Host| core.room.changed(9, Growth { bytes: 5, ..Growth::default() });
-    is_found(room, "counts against quotas", false);
-    is_found(|core| core.room.mark_sending(9), "was sent", false);
+    finds(room, "counts against quotas", false);
+    finds(|core| core.room.mark_sending(9), "was sent", false);
     let preserved = |core: &mut Host| {
         core.preserved.insert(9, RangeSet::default());
     };
-    is_found(preserved, "preserved", false);
+    finds(preserved, "preserved", false);
     let scrap = |core: &mut Host| {
         let container = core.container(Ino(5)).unwrap();
         core.scrap.insert(Scrap::Container(Ino(5), container));
     };
-    is_found(scrap, "used, and removed", false);
+    finds(scrap, "used, and removed", false);
 }
 
 /// All changes are settled, and something still counts as changed.
 #[test]
-fn what_is_counted_as_pending_without_a_change_is_found() {
+fn what_is_counted_as_pending_without_a_change_finds() {
     let mut core = core();
     core.tree.mark(Ino::ROOT);
     let words = found(&mut core, |core| core.check_invariants()).unwrap();
