@@ -39,7 +39,7 @@ fn five_hundred_seeds_of_the_swarm_end_as_they_should() {
     assert!(faults.iter().all(|count| *count > 100), "{total:?}");
     let unsent = [total.cancelled, total.superseded, total.amended, total.taken_back];
     assert!(unsent.iter().all(|count| *count > 10), "{total:?}");
-    assert!(total.passed_through > 100 && total.map_stores > 10, "{total:?}");
+    assert!(total.passed_through > 100 && total.map_stores > 5, "{total:?}");
     assert!(total.leaves > 100 && total.differences > 50, "{total:?}");
     assert!(total.uploads_ahead > 100, "{total:?}");
 }
