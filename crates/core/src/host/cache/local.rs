@@ -199,6 +199,12 @@ impl Tree {
         }
     }
 
+    /// How long `ino` is here. That is known of an inode, too, of which only the log tells.
+    pub(in crate::host) fn size_here(&self, ino: Ino) -> Option<u64> {
+        let node = self.nodes.get(&ino).map(|node| node.attr.size);
+        node.or_else(|| self.unknown.get(&ino)?.size)
+    }
+
     /// Somebody without the right to keep them wrote `ino`, whose change is pending: its set-id
     /// bits are gone.
     pub fn drop_set_ids(&mut self, ino: Ino) {

@@ -189,7 +189,7 @@ impl Host {
             let container = file.container();
             let queued = self.queued_data(*ino).filter(|(_, data)| data.container == container);
             let sizes = queued.map(|(_, data)| data.size);
-            let size = self.tree.peek(*ino)?.size;
+            let size = self.tree.size_here(*ino)?;
             Some(((*ino, container), sizes.fold(size, u64::max)))
         };
         self.files.iter().filter_map(end).collect()

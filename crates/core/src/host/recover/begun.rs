@@ -101,7 +101,7 @@ impl Host {
         ino: Ino,
         range: Range<u64>,
     ) -> Result<(), D::Error> {
-        let size = self.tree.peek(ino).map(|attr| attr.size);
+        let size = self.tree.size_here(ino);
         let believes = self.has_planted(Fault::BelievesBegun);
         let Some(file) = self.files.get_mut(&ino) else {
             // Nothing of it is this host's only.

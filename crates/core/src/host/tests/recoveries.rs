@@ -256,3 +256,26 @@ fn outcomes_that_the_server_has_forgotten_are_not_believed_after_a_restart() {
     assert!(history.has(next.tree.latest()), "{:?}", next.tree.latest());
     assert!(!next.files[&Ino(5)].is_valid(0..1, 10));
 }
+
+/// Of the file only the log tells: it was written, and not noted. The bytes of a write behind its
+/// end, which was only begun, were seen when the file grew over them.
+#[test]
+fn what_was_begun_behind_the_end_of_a_file_is_cut_off_though_only_the_log_has_the_file() {
+    let mut before = core();
+    before.tree.install_node(Node { attr: attr(7, Kind::File, 3), target: None }, Time::default());
+    let mut log = Vec::new();
+    let (first, begun) = (Payload::Inline(vec![8; 10]), Payload::Summed { len: 4, sums: vec![9] });
+    for (at, data) in [(0, first), (20, begun)] {
+        let written = before.draft_write(Ino(7), at, data, Timestamp::default()).unwrap();
+        before.admit(written.clone(), Time::default());
+        log.push(written);
+    }
+    let key = (Ino(7), before.files[&Ino(7)].container());
+    for lost_power in [false, true] {
+        let mut disk = Remains { log: log.clone(), ..Remains::default() };
+        disk.containers.insert(key, [vec![8; 10], vec![0; 10], vec![7; 4]].concat());
+        let next = disk.recover(MANY, lost_power).unwrap();
+        assert!(next.tree.peek(Ino(7)).is_none(), "nothing else is known");
+        assert_eq!(disk.containers[&key].len(), 10, "power lost: {lost_power}");
+    }
+}
