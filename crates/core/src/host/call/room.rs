@@ -30,9 +30,9 @@ pub struct Room {
     known: BTreeMap<Quota, Known>,
     wanted: BTreeSet<Quota>,
     /// What changes of the queue add.
-    queued: BTreeMap<u64, Growth>,
+    queued: BTreeMap<u64, Growths>,
     /// What was written to files since they were sealed.
-    unsealed: BTreeMap<Ino, Growth>,
+    unsealed: BTreeMap<Ino, Growths>,
     /// All of both.
     pending: BTreeMap<Quota, Growth>,
     /// Those of them that went out.
@@ -56,6 +56,19 @@ pub struct Growth {
     pub bytes: i64,
     /// Inodes.
     pub inodes: i64,
+}
+
+/// What a change adds to several quotas: its file had another one meanwhile.
+#[derive(Clone, Debug, Default)]
+struct Growths(Vec<Growth>);
+
+impl Growths {
+    fn plus(&mut self, more: Growth) {
+        match self.0.iter_mut().find(|growth| growth.quota == more.quota) {
+            Some(growth) => growth.plus(more),
+            None => self.0.push(more),
+        }
+    }
 }
 
 impl Growth {
@@ -106,7 +119,8 @@ impl Room {
     /// The server's answer.
     pub fn told(&mut self, quota: Quota, space: &Space, now: Time) {
         let (mut bytes, mut inodes) = (space.room_bytes, space.free_inodes);
-        for growth in self.sent.iter().filter_map(|seq| self.queued.get(seq)) {
+        let sent = self.sent.iter().filter_map(|seq| self.queued.get(seq));
+        for growth in sent.flat_map(|growths| &growths.0) {
             if growth.quotas().any(|other| other == quota) {
                 bytes = bytes.saturating_add(positive(growth.bytes));
                 inodes = inodes.saturating_add(positive(growth.inodes));
@@ -123,30 +137,29 @@ impl Room {
     /// A file grew by a write.
     pub(in crate::host) fn wrote(&mut self, ino: Ino, growth: Growth) {
         self.add(growth);
-        let fresh = Growth { quota: growth.quota, ..Growth::default() };
-        self.unsealed.entry(ino).or_insert(fresh).plus(growth);
+        self.unsealed.entry(ino).or_default().plus(growth);
     }
 
     /// What was written to a file is change `seq` now.
     pub(in crate::host) fn sealed(&mut self, seq: u64, ino: Ino) {
-        if let Some(growth) = self.unsealed.remove(&ino) {
-            let fresh = Growth { quota: growth.quota, ..Growth::default() };
-            self.queued.entry(seq).or_insert(fresh).plus(growth);
+        if let Some(growths) = self.unsealed.remove(&ino) {
+            let queued = self.queued.entry(seq).or_default();
+            growths.0.into_iter().for_each(|growth| queued.plus(growth));
         }
     }
 
     /// What was change `seq` is written and not sealed.
     pub(in crate::host) fn unsealed(&mut self, seq: u64, ino: Ino) {
         self.sent.remove(&seq);
-        if let Some(growth) = self.queued.remove(&seq) {
-            let fresh = Growth { quota: growth.quota, ..Growth::default() };
-            self.unsealed.entry(ino).or_insert(fresh).plus(growth);
+        if let Some(growths) = self.queued.remove(&seq) {
+            let unsealed = self.unsealed.entry(ino).or_default();
+            growths.0.into_iter().for_each(|growth| unsealed.plus(growth));
         }
     }
 
     /// What was written to a file goes nowhere.
     pub(in crate::host) fn dropped(&mut self, ino: Ino) {
-        if let Some(growth) = self.unsealed.remove(&ino) {
+        for growth in self.unsealed.remove(&ino).unwrap_or_default().0 {
             self.add(growth.negated());
         }
     }
@@ -154,27 +167,27 @@ impl Room {
     /// Change `seq` was made.
     pub(in crate::host) fn changed(&mut self, seq: u64, growth: Growth) {
         self.add(growth);
-        self.queued.insert(seq, growth);
+        self.queued.entry(seq).or_default().plus(growth);
     }
 
     /// Change `seq` is settled, and was `done` or refused.
     pub(in crate::host) fn settled(&mut self, seq: u64, done: bool) {
         self.sent.remove(&seq);
-        let Some(growth) = self.queued.remove(&seq) else { return };
-        self.add(growth.negated());
-        for quota in growth.quotas().filter(|_| done) {
-            let Some(known) = self.known.get_mut(&quota) else { continue };
-            known.bytes = less(known.bytes, growth.bytes);
-            known.inodes = less(known.inodes, growth.inodes);
+        for growth in self.queued.remove(&seq).unwrap_or_default().0 {
+            self.add(growth.negated());
+            for quota in growth.quotas().filter(|_| done) {
+                let Some(known) = self.known.get_mut(&quota) else { continue };
+                known.bytes = less(known.bytes, growth.bytes);
+                known.inodes = less(known.inodes, growth.inodes);
+            }
         }
     }
 
     /// Change `by` is what change `earlier` was, if there was one.
     pub(in crate::host) fn superseded(&mut self, earlier: Option<u64>, by: u64) {
         self.settled(by, false);
-        if let Some(growth) = earlier.and_then(|seq| self.queued.get(&seq)) {
-            self.changed(by, *growth);
-        }
+        let growths = earlier.and_then(|seq| self.queued.get(&seq)).cloned();
+        growths.unwrap_or_default().0.into_iter().for_each(|growth| self.changed(by, growth));
     }
 
     /// Panics if changes count that are not in the queue.
@@ -190,7 +203,8 @@ impl Room {
     pub(in crate::host) fn check_invariants(&self, queue: &Queue) {
         self.check_in_turn(queue);
         let mut sums: BTreeMap<Quota, Growth> = BTreeMap::new();
-        for growth in self.queued.values().chain(self.unsealed.values()) {
+        let all = self.queued.values().chain(self.unsealed.values());
+        for growth in all.flat_map(|growths| &growths.0) {
             growth.quotas().for_each(|quota| sums.entry(quota).or_default().plus(*growth));
         }
         let sums = sums.into_iter().filter(|(_, sum)| (sum.bytes, sum.inodes) != (0, 0));
@@ -254,6 +268,24 @@ mod tests {
     }
 
     /// Proves S21.4, S21.5.
+    /// The host refused changes below a quota that had room, or accepted some below one that had
+    /// none.
+    #[test]
+    fn a_file_that_has_another_quota_meanwhile_counts_against_both() {
+        let mut room = Room::default();
+        let below = |quota, bytes| Growth { quota: Some(Ino(quota)), bytes, inodes: 0 };
+        room.wrote(Ino(5), below(7, 10));
+        room.sealed(1, Ino(5));
+        room.wrote(Ino(5), below(8, 20));
+        room.sealed(1, Ino(5));
+        let pending = |room: &Room, quota| room.pending.get(&quota).map_or(0, |sum| sum.bytes);
+        let quotas = [None, Some(Ino(7)), Some(Ino(8))];
+        assert_eq!(quotas.map(|quota| pending(&room, quota)), [30, 10, 20]);
+        room.unsealed(1, Ino(5));
+        room.dropped(Ino(5));
+        assert!(room.pending.is_empty(), "{room:?}");
+    }
+
     #[test]
     fn what_is_surely_too_much_is_refused_and_nothing_else() {
         assert!(!Room::default().refuses(bytes(i64::MAX), NOW, true), "nothing is known");
