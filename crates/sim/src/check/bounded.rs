@@ -6,19 +6,19 @@ use segue_core::nouns::{Kind, Time};
 
 use crate::Violation;
 use crate::client::{Mount, NODE_LIMIT};
-use crate::server::Server;
 
 /// Nothing that was asked now is young any more.
 const LATER: Duration = Duration::from_secs(60);
 
 /// Checks `mount`, for which nothing is under way.
-pub(crate) fn check(mount: &mut Mount, server: &Server) -> Result<(), Violation> {
+pub(crate) fn check(mount: &mut Mount) -> Result<(), Violation> {
     mount.now = Time(mount.now.0 + LATER);
     mount.disk.note(&mut mount.core, mount.now);
     mount.core.shrink(mount.now);
     mount.disk.sweep(&mut mount.core);
-    let in_use = server.ledger.seen.iter().filter(|ino| mount.core.is_held(**ino)).count();
-    let tree = &mount.core.tree();
+    let tree = mount.core.tree();
+    // Also of those that the server never saw.
+    let in_use = tree.known_inodes().filter(|ino| mount.core.is_held(*ino)).count();
     let attrs = || tree.known_inodes().filter_map(|ino| tree.peek(ino));
     // Where levels are given, each directory may say what holds below it.
     let has_levels = attrs().any(|attr| attr.lm.is_some());

@@ -504,7 +504,7 @@ impl World {
             mount.remote.follow(&mut mount.core, mount.now);
             self.summary.merged += mount.merging.merged;
             view::check(mount, &mut self.server, &reached)?;
-            bounded::check(mount, &self.server)?;
+            bounded::check(mount)?;
         }
         let quarrels = self.summary.conflicts + self.summary.refused;
         match self.model.is_some() && quarrels > 0 {

@@ -188,9 +188,14 @@ impl Host {
         let end = |(ino, file): (&Ino, &FileData)| {
             let container = file.container();
             let queued = self.queued_data(*ino).filter(|(_, data)| data.container == container);
-            let sizes = queued.map(|(_, data)| data.size);
+            // What was preserved of a change is needed there no more.
+            let here = |(seq, data): (u64, &DataChange)| {
+                let preserved = self.preserved(seq);
+                let parts = data.ranges.iter().flat_map(|range| preserved.missing(range.clone()));
+                parts.map(|part| part.end).max()
+            };
             let size = self.tree.size_here(*ino)?;
-            Some(((*ino, container), sizes.fold(size, u64::max)))
+            Some(((*ino, container), queued.filter_map(here).fold(size, u64::max)))
         };
         self.files.iter().filter_map(end).collect()
     }

@@ -23,3 +23,24 @@ fn what_became_a_change_meanwhile_is_not_written_over_before_it_is_preserved() {
     core.admit(emptied, Time::default());
     assert_ne!(core.container(Ino(5)), Some(container), "the change keeps what it has");
 }
+
+/// A change that is not sent keeps the end of its container, but not for what was preserved of it.
+/// After a loss of power, bytes of a lost write stood behind the end of a file that was cut.
+#[test]
+fn a_container_ends_where_its_file_does_if_the_rest_is_preserved() {
+    let mut core = core();
+    create(&mut core);
+    write(&mut core, 5, 0..100);
+    seal(&mut core, 5);
+    let end = |core: &Host| core.ends().first().map(|(_, size)| *size);
+    assert_eq!(end(&core), Some(100));
+    let emptied = |core: &mut Host| {
+        let cut = core.draft_resize(Ino(5), 5, false, Timestamp::default()).unwrap();
+        core.admit(cut, Time::default());
+    };
+    core.admit(Entry::Preserved { seq: 2, range: 40..100, sums: Vec::new() }, Time::default());
+    emptied(&mut core);
+    assert_eq!(end(&core), Some(40), "the change needs what is before that");
+    core.admit(Entry::Preserved { seq: 2, range: 5..40, sums: Vec::new() }, Time::default());
+    assert_eq!(end(&core), Some(5));
+}
