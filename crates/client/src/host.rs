@@ -18,8 +18,7 @@ pub(crate) struct SharedHost {
     remote: Remote,
 }
 
-/// The host, while a thread has it. What may have been changed is checked when the thread lets go
-/// of it.
+/// The host, while a thread has it. A thread that may have changed it checks it before it lets go.
 pub(crate) struct HeldHost<'a> {
     host: Held<'a, Host>,
     is_changed: bool,

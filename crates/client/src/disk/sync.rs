@@ -143,6 +143,10 @@ impl CacheDisk {
         if !is_wanted() {
             return Ok(());
         }
+        // A log that cannot be synced is about to be written anew.
+        if self.sync_overwritten()? {
+            self.try_sync_log().ok();
+        }
         // Most of it before anybody waits for the log.
         let is_settled = self.host.lock().queue().is_empty();
         match is_settled {
@@ -154,15 +158,15 @@ impl CacheDisk {
             let mut core = self.host.lock();
             (core.take_notes(), core.log_entries(), core.acked_below())
         };
-        let synced = match entries.is_empty() {
-            true => self.containers.put_down(),
-            false => self.containers.sync_all().and_then(|()| self.preserved.sync()),
-        };
         // Or the index would be ahead of it, if power went before the new one is there. After a
         // failed sync only the new one can be made durable.
-        let synced = synced.and_then(|()| match log.begin_sync() {
+        let synced = self.preserved.sync().and_then(|()| match log.begin_sync() {
             Ok(Some(sync)) => log.synced(&sync, sync.wait()),
             _ => Ok(()),
+        });
+        let synced = synced.and_then(|()| match entries.is_empty() {
+            true => self.containers.put_down(),
+            false => self.containers.sync_all(),
         });
         let index = |error: rusqlite::Error| io::Error::other(format!("index.db: {error}"));
         let saved = synced.and_then(|()| {

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use segue_core::host::call::Seals;
 use segue_core::host::log::Lane;
+use segue_core::host::send::UPLOADS;
 use segue_core::nouns::Role;
 use segue_fuse::{detach, unmount};
 use segue_rpc::identity::MountUrl;
@@ -30,7 +31,6 @@ use crate::options::MountOptions;
 use crate::paths::{Paths, socket_path};
 use crate::shell::told::AtHello;
 use crate::unmounted::remember_base;
-use crate::write_back::UPLOADS;
 use crate::{control, fuse};
 
 /// Threads that read requests: one serves a client fastest where processors do not sleep, as

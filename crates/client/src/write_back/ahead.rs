@@ -12,9 +12,6 @@ use segue_core::upload::{self, Way};
 
 use crate::write_back::WriteBack;
 
-/// Uploads side by side: one is cut and offered while the other is sent.
-pub(crate) const UPLOADS: usize = 2;
-
 impl WriteBack {
     /// The store of change `seq`, if its chunks went ahead over this connection.
     pub(super) fn store_sent_ahead(&self, seq: u64) -> Option<Store> {

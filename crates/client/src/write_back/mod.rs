@@ -16,7 +16,6 @@ use crate::shell::Shell;
 use crate::volume::Volume;
 use crate::wakes::Wakes;
 
-pub(crate) use ahead::UPLOADS;
 pub(crate) use drain::PARTING;
 pub(crate) use due::age;
 

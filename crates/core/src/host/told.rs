@@ -19,7 +19,7 @@ impl Host {
     pub fn configure(&mut self, settings: Settings) {
         self.settings = settings;
         self.queue.set_inline_max(settings.inline_max);
-        self.ahead.size(settings.inline_max, settings.offer_from);
+        self.ahead.set_sizes(settings.inline_max, settings.offer_from);
     }
 
     /// Whether the kernel takes containers that it may read by itself. Returns what was believed.
@@ -78,7 +78,7 @@ impl Host {
         self.tree.promised(as_of);
     }
 
-    /// Quotas of which it is not known what they have left. They count as asked about.
+    /// Quotas whose rest is not known. They count as asked about.
     pub fn quotas_to_ask(&mut self) -> BTreeSet<Quota> {
         self.room.wanted()
     }

@@ -1,6 +1,7 @@
 //! Uploads before the turn of their changes, as segue-client's write_back/ahead.rs has them.
 
 use segue_core::host::Host;
+use segue_core::host::send::UPLOADS;
 use segue_core::nouns::Time;
 
 use super::SimRemote;
@@ -8,12 +9,9 @@ use super::upload::{Changes, UploadId, Uploading};
 use crate::Violation;
 use crate::disk::HostDisk;
 
-/// Uploads side by side.
-const UPLOADS: usize = 2;
-
 impl SimRemote {
     /// The host knows which connection there is.
-    pub(crate) fn follow_connection(&self, core: &mut Host) {
+    fn follow_connection(&self, core: &mut Host) {
         let mut nonce = [0; 32];
         nonce[..8].copy_from_slice(&self.session.connection.to_le_bytes());
         core.follow_connection((!self.is_offline).then_some(nonce));
@@ -28,7 +26,7 @@ impl SimRemote {
         self.follow_connection(core);
         let is_over = |uploading: &Uploading| match &uploading.of {
             Changes::Ahead(picked) => !core.is_picked(picked),
-            Changes::Batch(_) => false,
+            Changes::Batch(..) => false,
         };
         let over = self.uploads.iter().filter(|(_, uploading)| is_over(uploading));
         for id in over.map(|(id, _)| *id).collect::<Vec<_>>() {

@@ -47,7 +47,7 @@ impl SimRemote {
         if places.1.failing.try_read().is_err() {
             return Ok(Sent::Ended(AGAIN));
         }
-        let uploading = Uploading::new(places.0, Changes::Batch(deliver), self.least);
+        let uploading = Uploading::new(places.0, Changes::Batch(call, deliver), self.least);
         self.go_on_uploading(places, (UploadId::Batch(call), uploading), now)
     }
 
@@ -80,17 +80,18 @@ impl SimRemote {
             return Ok(Sent::Uploads);
         };
         let Uploading { of, ready, .. } = uploading;
-        Ok(match (made, id, of) {
-            (made, _, Changes::Ahead(picked)) => {
+        Ok(match (of, made) {
+            (Changes::Ahead(picked), made) => {
                 core.uploaded(&picked, made.map(|made| made.stores));
                 Sent::Ahead
             }
-            (Ok(mut made), UploadId::Batch(call), Changes::Batch(deliver)) => {
+            (Changes::Batch(call, deliver), Ok(mut made)) => {
                 made.stores.extend(ready);
                 Sent::Asks(self.apply((core, disk), (call, deliver), made, now)?)
             }
-            (Err(refusal), ..) => Sent::Ended(Done::without_chunks(refusal).map_err(Undone::from)),
-            (Ok(_), UploadId::Ahead(_), _) => return Err(Violation("no call's batch".into())),
+            (Changes::Batch(..), Err(refusal)) => {
+                Sent::Ended(Done::without_chunks(refusal).map_err(Undone::from))
+            }
         })
     }
 

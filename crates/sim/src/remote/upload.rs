@@ -43,14 +43,14 @@ pub(crate) enum UploadId {
 
 /// The changes whose stores are made.
 pub(super) enum Changes {
-    Batch(Deliver),
+    Batch(CallId, Deliver),
     Ahead(Picked),
 }
 
 impl Changes {
     fn logged(&self) -> &[Logged] {
         match self {
-            Changes::Batch(deliver) => &deliver.batch,
+            Changes::Batch(_, deliver) => &deliver.batch,
             Changes::Ahead(picked) => &picked.changes,
         }
     }
@@ -58,8 +58,8 @@ impl Changes {
     fn way(&self) -> Way {
         match self {
             Changes::Ahead(_) => Way::Ahead,
-            Changes::Batch(deliver) if deliver.without.is_some() => Way::Named,
-            Changes::Batch(_) => Way::Along,
+            Changes::Batch(_, deliver) if deliver.without.is_some() => Way::Named,
+            Changes::Batch(..) => Way::Along,
         }
     }
 }
@@ -104,7 +104,7 @@ impl Uploading {
     /// The lane of its batch, if it has one.
     pub(super) fn lane(&self) -> Option<Lane> {
         match &self.of {
-            Changes::Batch(deliver) => Some(deliver.lane),
+            Changes::Batch(_, deliver) => Some(deliver.lane),
             Changes::Ahead(_) => None,
         }
     }

@@ -149,19 +149,23 @@ impl Host {
     /// some of it, or if what is noted is not what is here; nor if the container goes anyway, once
     /// the log says durably that nobody needs it.
     pub fn evict(&mut self, ino: Ino, container: ContainerId) -> bool {
-        let is_needed = self.queue.has_data(ino) || self.is_going(ino, container);
-        let is_planted = self.has_planted(Fault::EvictsPending);
-        if self.is_open(ino) || is_needed && !is_planted {
+        if self.is_open(ino) {
             return false;
         }
-        let may_go = is_planted
-            || self.files.get(&ino).is_none_or(|file| {
-                file.container() == container
-                    && file.is_noted()
-                    && !file.is_ahead()
-                    && !file.is_fetching()
-                    && !file.is_mapped()
-            });
+        if self.has_planted(Fault::EvictsPending) {
+            self.files.remove(&ino);
+            return true;
+        }
+        if self.queue.has_data(ino) || self.is_going(ino, container) {
+            return false;
+        }
+        let may_go = self.files.get(&ino).is_none_or(|file| {
+            file.container() == container
+                && file.is_noted()
+                && !file.is_ahead()
+                && !file.is_fetching()
+                && !file.is_mapped()
+        });
         if may_go {
             self.files.remove(&ino);
         }
@@ -188,7 +192,7 @@ impl Host {
         let end = |(ino, file): (&Ino, &FileData)| {
             let container = file.container();
             let queued = self.queued_data(*ino).filter(|(_, data)| data.container == container);
-            // What was preserved of a change is needed there no more.
+            // A change needs its preserved bytes there no more.
             let here = |(seq, data): (u64, &DataChange)| {
                 let preserved = self.preserved(seq);
                 let parts = data.ranges.iter().flat_map(|range| preserved.missing(range.clone()));

@@ -293,7 +293,7 @@ pub struct Answer {
     pub seq: Option<u64>,
     /// The outcome of the change, if the call waited for that.
     pub outcome: Option<Box<Outcome>>,
-    /// The server has what was changed, for which the call waited. Other hosts may not have heard.
+    /// The call waited until the server had the change. Other hosts may not have heard of it.
     pub is_settled: bool,
     /// The waiter for that outcome, if the call is a part of another one that waits.
     pub(in crate::host) waiter: Option<(u64, WaiterId)>,

@@ -64,7 +64,7 @@ impl Host {
         !self.waiters.is_empty()
     }
 
-    /// The newest data of `ino`, and what a call claims of their outcome.
+    /// The newest data of `ino`, and the claim of a call to their outcome.
     fn newest_data(&self, so_far: &SoFar, ino: Ino) -> Option<(u64, Claim)> {
         let newest = self.queue.newest_of(ino)?;
         // Where closes do not wait, data of other writers may be among them.
@@ -72,13 +72,13 @@ impl Host {
         Some((newest, if is_own { Claim::IsRefused } else { Claim::Nothing }))
     }
 
-    /// From now on the outcome of the newest data of `ino` is told to the call, which waits for it
-    /// later ([`Host::hears_newest`]). False if there are none.
-    pub(super) fn begin_hearing(&mut self, call: &mut Running, ino: Ino) -> bool {
-        let Some((newest, claim)) = self.newest_data(&call.so_far, ino) else { return false };
-        self.wake(Task::Drain);
-        call.so_far.hearing = vec![(newest, self.waiters.add(newest, claim))];
-        true
+    /// From now on the outcome of the newest data of `ino`, if there are any, is told to the call,
+    /// which waits for it later ([`Host::hears_newest`]).
+    pub(super) fn begin_hearing(&mut self, call: &mut Running, ino: Ino) {
+        if let Some((newest, claim)) = self.newest_data(&call.so_far, ino) {
+            self.wake(Task::Drain);
+            call.so_far.hearing = vec![(newest, self.waiters.add(newest, claim))];
+        }
     }
 
     /// Waits for the newest data of `ino`. A refusal is the answer, a conflict copy is none.

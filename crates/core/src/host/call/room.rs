@@ -267,7 +267,6 @@ mod tests {
         room
     }
 
-    /// Proves S21.4, S21.5.
     /// The host refused changes below a quota that had room, or accepted some below one that had
     /// none.
     #[test]
@@ -286,6 +285,7 @@ mod tests {
         assert!(room.pending.is_empty(), "{room:?}");
     }
 
+    /// Proves S21.4, S21.5.
     #[test]
     fn what_is_surely_too_much_is_refused_and_nothing_else() {
         assert!(!Room::default().refuses(bytes(i64::MAX), NOW, true), "nothing is known");

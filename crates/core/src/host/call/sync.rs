@@ -23,8 +23,6 @@ pub(super) struct Syncing {
     /// Later changes of the session follow those that the sync covers.
     is_covered: bool,
     is_durable: bool,
-    /// It waits for an outcome in the end.
-    hears: bool,
     /// Changes whose outcomes it waits for in the end.
     awaited: Vec<u64>,
     /// Why not all that is to be synced is.
@@ -82,14 +80,16 @@ impl Host {
         }
         if !std::mem::replace(&mut call.so_far.syncing.is_covered, true) {
             self.cover(file.caller.session, file.ino);
-            call.so_far.syncing.hears = waits && self.begin_hearing(call, file.ino);
+            if waits {
+                self.begin_hearing(call, file.ino);
+            }
         }
         if self.syncs_disk(id, call) {
             return Ok(Next::Step);
         }
         let synced = match call.so_far.syncing.failed {
             Some(refusal) => Err(refusal),
-            None if call.so_far.syncing.hears => self.hears_newest(id, call, file.ino),
+            None if !call.so_far.hearing.is_empty() => self.hears_newest(id, call, file.ino),
             None => Ok(Next::Reply(Answer::default())),
         };
         if let Ok(Next::Step) = synced {
@@ -168,12 +168,12 @@ impl Host {
 
     /// The file that is synced. Its handle may be gone before the call is over.
     fn synced_file(&self, call: &mut Running, handle: u64) -> Result<OpenFile, Refusal> {
-        let file = match call.so_far.syncing.file.take() {
-            Some(file) => file,
-            None => self.handles.file(handle)?.clone(),
-        };
+        if let Some(file) = &call.so_far.syncing.file {
+            return Ok(file.clone());
+        }
+        let file = self.handles.file(handle)?;
         call.so_far.syncing.file = Some(file.clone());
-        Ok(file)
+        Ok(file.clone())
     }
 
     /// Has the shell log what maps of this file may have written. True if that is under way.

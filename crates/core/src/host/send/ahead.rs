@@ -33,6 +33,8 @@ use crate::wire::APPLY_MAX;
 /// From so many bytes on the server is asked which chunks it has. Less goes along with the
 /// records: a round trip costs more.
 pub const OFFER_FROM: u64 = 64 << 10;
+/// Uploads side by side: one is cut and offered while the other is sent.
+pub const UPLOADS: usize = 2;
 /// Records in one batch. It may have some more, if they are of the last one's file.
 const BATCH_RECORDS: usize = APPLY_MAX - 64;
 /// A batch that somebody waits for has this many, or ends with what is waited for.
@@ -111,7 +113,7 @@ impl Default for UploadAhead {
 impl UploadAhead {
     /// Larger data than `inline_max` go in chunks. From `offer_from` bytes on the server is asked
     /// which chunks it has.
-    pub(in crate::host) fn size(&mut self, inline_max: u64, offer_from: u64) {
+    pub(in crate::host) fn set_sizes(&mut self, inline_max: u64, offer_from: u64) {
         (self.inline_max, self.offer_from) = (inline_max, offer_from);
     }
 

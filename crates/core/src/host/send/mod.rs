@@ -11,7 +11,7 @@ mod settle;
 mod similar;
 mod waiters;
 
-pub use ahead::{OFFER_FROM, Picked, UploadAhead};
+pub use ahead::{OFFER_FROM, Picked, UPLOADS, UploadAhead};
 pub use batch::group_bytes;
 pub(in crate::host) use batch::{BYTES_MAX as BATCH_MAX, BatchSizes};
 pub(in crate::host) use exchange::Without;
