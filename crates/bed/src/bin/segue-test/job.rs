@@ -38,6 +38,13 @@ pub(crate) struct Done {
     pub(crate) ended: Ended,
 }
 
+impl Done {
+    /// Whether it did not end by itself.
+    pub(crate) fn hung(&self) -> bool {
+        matches!(self.ended, Ended::Killed | Ended::LeftWaiting)
+    }
+}
+
 /// The end of a process.
 #[derive(Debug)]
 pub(crate) enum Ended {
@@ -85,6 +92,12 @@ impl Job {
         begins(&self.name) || self.name.split_once('/').is_some_and(|(_, rest)| begins(rest))
     }
 
+    /// It is not run.
+    pub(crate) fn left_out(self, why: &'static str) -> Done {
+        let ended = Ended::NotStarted(io::Error::other(why));
+        Done { name: self.name, seconds: 0.0, output: String::new(), ended }
+    }
+
     /// Runs it to its end.
     pub(crate) fn run(self) -> Done {
         let start = Instant::now();
@@ -126,10 +139,14 @@ const WAITING: [&str; 6] = [
     "segue-fuse/memory",
 ];
 
+/// Whether all tests run at full length.
+pub(crate) fn is_long() -> bool {
+    std::env::var_os("SEGUE_TEST_LONG").is_some_and(|value| value == "1")
+}
+
 /// Waits for `child`, and kills it when it hangs.
 fn wait(mut child: Child) -> Ended {
-    let is_long = std::env::var_os("SEGUE_TEST_LONG").is_some_and(|value| value == "1");
-    let longest = if is_long { HANGS_AFTER_LONG } else { HANGS_AFTER };
+    let longest = if is_long() { HANGS_AFTER_LONG } else { HANGS_AFTER };
     if let Some(status) = wait_for(&mut child, longest) {
         return Ended::Exited(status);
     }
