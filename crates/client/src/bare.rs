@@ -236,8 +236,8 @@ impl LeftDisk for ReadOnly<'_> {
         Ok(())
     }
 
-    fn keep_preserved(&mut self, _: &[u64]) -> io::Result<()> {
-        Ok(())
+    fn preserved(&self) -> io::Result<Vec<u64>> {
+        Ok(Vec::new())
     }
 
     fn end_doubt(&mut self) -> io::Result<()> {

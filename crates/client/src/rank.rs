@@ -18,6 +18,8 @@ pub(crate) enum Rank {
     Cleaning,
     /// The telling of the index.
     Noting,
+    /// A sync of overwritten bytes of changes.
+    Overwriting,
     /// A sync of the log.
     Syncing,
     /// What the index has of a file, on its way into memory or out of both.

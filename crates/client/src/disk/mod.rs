@@ -38,6 +38,9 @@ pub(crate) struct CacheDisk {
     pub(crate) log: Ranked<LogFile>,
     /// Held from the beginning of a sync of the log to its end. Taken before the log.
     pub(crate) syncing: Ranked<()>,
+    /// Held while overwritten bytes of changes, and then the log, are made durable. True as long as
+    /// the log is not.
+    pub(crate) overwriting: Ranked<bool>,
     /// Held while the index is told what is known, from asking the core to the end. Taken before
     /// the log.
     pub(crate) noting: Ranked<()>,

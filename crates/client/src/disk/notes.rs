@@ -103,6 +103,11 @@ impl CacheDisk {
             }
         });
         self.containers.count_all();
+        // That nobody needs them may be in the log and not durable.
+        if let Err(error) = self.try_sync_disk() {
+            tracing::warn!("cannot sync the log, so unneeded data stay on the disk: {error}");
+            return;
+        }
         for (ino, id) in found {
             let noted = self.index.container(ino).ok().flatten() == Some(id);
             if !noted && !self.host.lock().needs_container(ino, id) {

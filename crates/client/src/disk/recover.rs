@@ -170,8 +170,8 @@ impl LeftDisk for Left<'_> {
         self.log.append(entry)
     }
 
-    fn keep_preserved(&mut self, seqs: &[u64]) -> io::Result<()> {
-        self.preserved.retain(seqs)
+    fn preserved(&self) -> io::Result<Vec<u64>> {
+        self.preserved.changes()
     }
 
     fn end_doubt(&mut self) -> io::Result<()> {

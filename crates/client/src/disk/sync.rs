@@ -9,6 +9,7 @@ use segue_core::refusal::Refusal;
 
 use crate::clock::wall_millis;
 use crate::disk::CacheDisk;
+use crate::disk::files::DataMark;
 use crate::disk::verify::mend;
 use crate::waits::waits;
 
@@ -62,38 +63,55 @@ impl CacheDisk {
     }
 
     fn sync_disk_now(&self) -> Result<(), Refusal> {
-        let is_log_first =
-            self.sync_overwritten().map_err(|error| self.disk_refusal("preserved", &error))?;
-        if is_log_first {
-            self.sync_log().map_err(|error| self.disk_refusal("update.log", &error))?;
-        }
-        let mark = self.log.lock().data_mark();
+        self.or_rewritten(self.sync_overwritten())
+            .map_err(|error| self.disk_refusal("preserved", &error))?;
+        let (mark, settled) = self.data_mark();
         self.sync_data().map_err(|error| self.disk_refusal("containers", &error))?;
         let marked = self.log.lock().data_synced(mark);
         let synced = marked.and_then(|()| self.sync_log());
-        synced.map_err(|error| self.disk_refusal("update.log", &error))
+        synced.map_err(|error| self.disk_refusal("update.log", &error))?;
+        self.settled_durably(settled);
+        Ok(())
     }
 
     /// The same, but that it fails where its disk does.
     pub(crate) fn try_sync_disk(&self) -> io::Result<()> {
-        if self.sync_overwritten()? {
-            self.try_sync_log()?;
-        }
-        let mark = self.log.lock().data_mark();
+        self.sync_overwritten()?;
+        let (mark, settled) = self.data_mark();
         self.sync_data()?;
         self.log.lock().data_synced(mark)?;
-        self.try_sync_log()
+        self.try_sync_log()?;
+        self.settled_durably(settled);
+        Ok(())
+    }
+
+    /// The place in the log up to which the data are about to be durable, and below which seq all
+    /// is settled there.
+    fn data_mark(&self) -> (DataMark, u64) {
+        let log = self.log.lock();
+        (log.data_mark(), self.host.lock().acked_below())
+    }
+
+    /// A loss of power leaves the outcomes of all changes below this seq: the server may forget
+    /// them. It would cut the log off at the first entry without its data, so these are durable.
+    fn settled_durably(&self, below: u64) {
+        self.acked_below.fetch_max(below, Ordering::Relaxed);
     }
 
     /// Makes the overwritten bytes of changes durable. If there were any, the log goes next, which
     /// says where they are, and then the containers. If one was durable alone, a loss of power
-    /// would leave the change with later bytes than its own.
-    fn sync_overwritten(&self) -> io::Result<bool> {
-        let is_needed = self.preserved.needs_sync();
-        if is_needed {
+    /// would leave the change with later bytes than its own. Who comes second waits for all of it.
+    fn sync_overwritten(&self) -> io::Result<()> {
+        let mut is_log_next = self.overwriting.lock();
+        if self.preserved.needs_sync() {
+            *is_log_next = true;
             self.preserved.sync().or_else(|error| self.mend(&error))?;
         }
-        Ok(is_needed)
+        if *is_log_next {
+            self.try_sync_log()?;
+            *is_log_next = false;
+        }
+        Ok(())
     }
 
     /// Makes durable what was written and is not in the log.
@@ -108,7 +126,11 @@ impl CacheDisk {
 
     /// Makes the log durable, and with it what is settled. Where its disk fails it is written anew.
     fn sync_log(&self) -> io::Result<()> {
-        self.try_sync_log().or_else(|error| {
+        self.or_rewritten(self.try_sync_log())
+    }
+
+    fn or_rewritten(&self, synced: io::Result<()>) -> io::Result<()> {
+        synced.or_else(|error| {
             tracing::error!("cannot sync update.log: {error}; rewriting it");
             self.rewrite_log()
         })
@@ -118,15 +140,11 @@ impl CacheDisk {
     /// knows what the disk has.
     fn try_sync_log(&self) -> io::Result<()> {
         let _syncing = self.syncing.lock();
-        let (begun, settled) = {
-            let log = self.log.lock();
-            (log.begin_sync(), self.host.lock().acked_below())
-        };
+        let begun = self.log.lock().begin_sync();
         if let Some(sync) = begun? {
             let ended = sync.wait();
             self.log.lock().synced(&sync, ended)?;
         }
-        self.acked_below.fetch_max(settled, Ordering::Relaxed);
         Ok(())
     }
 
@@ -144,8 +162,10 @@ impl CacheDisk {
             return Ok(());
         }
         // A log that cannot be synced is about to be written anew.
-        if self.sync_overwritten()? {
-            self.try_sync_log().ok();
+        if let Err(error) = self.sync_overwritten()
+            && self.preserved.needs_sync()
+        {
+            return Err(error);
         }
         // Most of it before anybody waits for the log.
         let is_settled = self.host.lock().queue().is_empty();
@@ -179,7 +199,7 @@ impl CacheDisk {
             self.remove(Scrap::Container(ino, container));
         }
         log.rewrite(&entries)?;
-        self.acked_below.fetch_max(settled, Ordering::Relaxed);
+        self.settled_durably(settled);
         Ok(())
     }
 }

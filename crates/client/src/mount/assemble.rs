@@ -139,6 +139,7 @@ pub(super) fn assemble(
         metrics: metrics.clone(),
         log: Ranked::new(Rank::Log, log),
         syncing: Ranked::new(Rank::Syncing, ()),
+        overwriting: Ranked::new(Rank::Overwriting, false),
         noting: Ranked::new(Rank::Noting, ()),
         numbers: Ranked::leaf(numbers),
         containers,

@@ -89,7 +89,6 @@ impl Shell {
     /// Carries out an action that no call waits for.
     pub(super) fn note_action(&self, action: Action) {
         match action {
-            Action::Remove(scrap) => self.disk.remove(scrap),
             Action::KeepBasis(ino, container, version) => {
                 self.disk.keep_basis(ino, container, version);
             }

@@ -16,7 +16,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::host::cache::{NodeNote, Promised, Scrap, Sight};
+use crate::host::cache::{NodeNote, Promised, Sight};
 use crate::host::call::{Answer, Backing, Call, Kept};
 use crate::host::log::{Entry, Lane, Logged, Payload};
 use crate::nouns::{ContainerId, Dentry, Ino, Name, Outcome, Record, Time, Timestamp, Version};
@@ -170,8 +170,6 @@ pub enum Action {
     Write(CallId, Box<Edit>),
     /// Remove the entry that was appended last, append the other one, and cut the container.
     Undo(CallId, Box<Undo>),
-    /// Remove a file of the cache directory.
-    Remove(Scrap),
     /// Keep a container open that the file is about to give up: its bytes may help to send the next
     /// version.
     KeepBasis(Ino, ContainerId, Version),

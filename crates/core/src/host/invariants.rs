@@ -81,6 +81,8 @@ impl Host {
         self.files.iter().for_each(|(ino, file)| self.check_file(*ino, file));
         let stray = self.preserved.keys().find(|seq| self.queue.change(**seq).is_none());
         assert!(stray.is_none(), "bytes are preserved for change {stray:?}, which is gone");
+        let stray = self.preserving.iter().find(|seq| self.queue.change(**seq).is_none());
+        assert!(stray.is_none(), "change {stray:?} is gone, and may have preserved bytes");
     }
 
     /// Each handle counts, in its way: an open under way may count besides.
@@ -113,7 +115,7 @@ impl Host {
             Scrap::Container(ino, id) => {
                 self.files.get(ino).is_some_and(|file| file.container() == *id)
             }
-            Scrap::Preserved(seq) => self.preserved.contains_key(seq),
+            Scrap::Preserved(seq) => self.queue.change(*seq).is_some(),
         };
         let used = self.scrap.iter().chain(&self.going).find(is_used);
         assert!(used.is_none(), "{used:?} is used, and removed");

@@ -96,6 +96,8 @@ pub struct Host {
     used: BTreeSet<Ino>,
     /// Bytes of changes in the queue that are in files of their own.
     preserved: BTreeMap<u64, RangeSet>,
+    /// Changes in the queue for which the disk may have preserved bytes, logged or not.
+    preserving: BTreeSet<u64>,
     /// What nobody needs any more, until the shell takes it.
     scrap: BTreeSet<Scrap>,
     /// What the shell is removing of it.
@@ -245,6 +247,7 @@ impl Host {
             open: BTreeMap::new(),
             used: BTreeSet::new(),
             preserved: BTreeMap::new(),
+            preserving: BTreeSet::new(),
             scrap: BTreeSet::new(),
             going: BTreeSet::new(),
             forgetting: BTreeSet::new(),

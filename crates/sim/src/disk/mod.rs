@@ -117,10 +117,6 @@ impl HostDisk {
             }
             // Nothing is full unless it refuses a write.
             Action::Evict(_) => Ok(Done::Carried),
-            Action::Remove(scrap) => {
-                self.kept.remove(scrap);
-                return Ok(None);
-            }
             _ => return Ok(None),
         }))
     }

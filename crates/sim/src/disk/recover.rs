@@ -178,9 +178,8 @@ impl LeftDisk for LeftKept<'_> {
         Ok(())
     }
 
-    fn keep_preserved(&mut self, seqs: &[u64]) -> Result<(), Halted> {
-        self.step()?.preserved.retain(|seq, _| seqs.contains(seq));
-        Ok(())
+    fn preserved(&self) -> Result<Vec<u64>, Halted> {
+        Ok(self.disk.kept.preserved.keys().copied().collect())
     }
 
     fn end_doubt(&mut self) -> Result<(), Halted> {

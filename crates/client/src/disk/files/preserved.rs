@@ -132,14 +132,13 @@ impl Preserved {
         }
     }
 
-    /// Forgets all but what is kept for `needed` changes.
-    pub(crate) fn retain(&self, needed: &[u64]) -> io::Result<()> {
-        for entry in fs::read_dir(&self.root)?.flatten() {
-            if !number(&entry.path()).is_some_and(|seq| needed.contains(&seq)) {
-                fs::remove_file(entry.path())?;
-            }
+    /// The changes for which something is kept.
+    pub(crate) fn changes(&self) -> io::Result<Vec<u64>> {
+        let mut seqs = Vec::new();
+        for entry in fs::read_dir(&self.root)? {
+            seqs.extend(number(&entry?.path()));
         }
-        Ok(())
+        Ok(seqs)
     }
 }
 
@@ -161,8 +160,10 @@ mod tests {
         preserved.keep(8, 0, b"y").unwrap();
         preserved.sync().unwrap();
         assert_eq!(preserved.read(7, 4096, 5).unwrap(), b"abc\0\0");
-        preserved.retain(&[7]).unwrap();
-        assert!(preserved.read(8, 0, 1).is_err());
+        assert_eq!(
+            preserved.changes().unwrap().into_iter().collect::<BTreeSet<_>>(),
+            [7, 8].into()
+        );
         preserved.remove(7).unwrap();
         preserved.remove(7).unwrap();
         assert!(preserved.read(7, 0, 1).is_err());

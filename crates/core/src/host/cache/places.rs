@@ -72,13 +72,31 @@ impl Host {
 
     /// A change of data has left the queue.
     pub(in crate::host) fn release_data(&mut self, seq: u64, data: &DataChange) {
-        if self.preserved.remove(&seq).is_some() {
-            self.scrap.insert(Scrap::Preserved(seq));
+        if self.preserved.remove(&seq).is_some() | self.preserving.remove(&seq) {
+            self.scrap_preserved(seq);
         }
         let is_current =
             self.files.get(&data.ino).is_none_or(|file| file.container() == data.container);
         if !is_current {
             self.abandon(data.ino, data.container);
+        }
+    }
+
+    /// Nobody needs what was preserved for a change that has left the queue.
+    pub(in crate::host) fn scrap_preserved(&mut self, seq: u64) {
+        let scrap = Scrap::Preserved(seq);
+        // It may have been written since the shell took it.
+        self.going.remove(&scrap);
+        self.scrap.insert(scrap);
+    }
+
+    /// The disk of an earlier process has bytes that were preserved for these changes.
+    pub(in crate::host) fn found_preserved(&mut self, seqs: Vec<u64>) {
+        for seq in seqs {
+            match self.queue.change(seq).is_some() {
+                true => drop(self.preserving.insert(seq)),
+                false => self.scrap_preserved(seq),
+            }
         }
     }
 
@@ -202,10 +220,5 @@ impl Host {
             Some(((*ino, container), queued.filter_map(here).fold(size, u64::max)))
         };
         self.files.iter().filter_map(end).collect()
-    }
-
-    /// All changes of which some bytes are preserved.
-    pub(in crate::host) fn all_preserved(&self) -> Vec<u64> {
-        self.preserved.keys().copied().collect()
     }
 }

@@ -16,7 +16,7 @@ use super::{By, Call, EditCall, Next, Running, Step, What};
 use crate::host::action::{
     Action, CallId, Change, Done, Edit, Load, Now, Preserve, Reach, Task, Undo, Undone,
 };
-use crate::host::cache::{FileData, Scrap};
+use crate::host::cache::FileData;
 use crate::host::log::{Entry, Payload, Writers};
 use crate::host::{Fault, Host, SetIds};
 use crate::nouns::{Caller, ContainerId, Ino, Record};
@@ -121,6 +121,7 @@ impl Host {
         if let Some((seq, part)) = self.to_preserve(ino, &range).into_iter().next() {
             let range = part.start..part.end.min(part.start + PRESERVE_MAX);
             let part = Preserve { seq, ino, container, range };
+            self.preserving.insert(seq);
             call.step = Some(Step::Preserve(part.clone()));
             self.act(Action::Preserve(id, part));
             return Ok(Next::Step);
@@ -289,7 +290,8 @@ impl Host {
             let entry = Entry::Preserved { seq: part.seq, range: part.range, sums };
             self.append(id, call, entry);
         } else {
-            self.act(Action::Remove(Scrap::Preserved(part.seq)));
+            // The change was settled meanwhile, and a loss of power may bring it back.
+            self.scrap_preserved(part.seq);
         }
     }
 

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use super::{Answer, Call, Next, Running, Sealing, Step};
 use crate::host::Host;
 use crate::host::action::{Action, CallId, Done, Event, Load, Now, Task, Undone};
-use crate::host::cache::Scrap;
 use crate::host::log::{Change, Entry, Instead};
 use crate::refusal::Refusal;
 
@@ -373,10 +372,6 @@ impl Host {
                     // The call itself is done. All of it is sent.
                     return Ok(());
                 }
-            }
-            Entry::Preserved { seq, .. } if self.preserved(seq).is_empty() => {
-                // Nothing would say that they are there.
-                self.act(Action::Remove(Scrap::Preserved(seq)));
             }
             // The time of a directory is lost.
             Entry::Change(_) if call.so_far.is_cancelled => return Ok(()),

@@ -76,8 +76,8 @@ pub trait LeftDisk {
     fn report_lost(&mut self, lost: &[Entry]) -> Result<(), Self::Error>;
     /// Appends to the log.
     fn append(&mut self, entry: &Entry) -> Result<(), Self::Error>;
-    /// Removes the preserved bytes of all changes but these.
-    fn keep_preserved(&mut self, seqs: &[u64]) -> Result<(), Self::Error>;
+    /// The changes for which there are preserved bytes.
+    fn preserved(&self) -> Result<Vec<u64>, Self::Error>;
     /// Notes that no data are in doubt after a loss of power.
     fn end_doubt(&mut self) -> Result<(), Self::Error>;
 }
@@ -125,7 +125,7 @@ impl Host {
             self.forget_begun(disk, begun, &entries)?;
         }
         self.seal_left(disk, unsealed, lost_power, now)?;
-        disk.keep_preserved(&self.all_preserved())?;
+        self.found_preserved(disk.preserved()?);
         // Not before: what was not synced must be known to be in doubt until it was looked at.
         if lost_power && (!self.is_in_doubt() || self.has_planted(Fault::ForgetsDoubt)) {
             disk.end_doubt()?;

@@ -2,7 +2,10 @@
 
 use std::ops::Range;
 
+use super::calls::{NOW, opened, write_call};
 use super::*;
+use crate::host::action::{Action, CallId, Done, Event};
+use crate::host::cache::Scrap;
 use crate::host::log::Entry;
 
 /// The timer closes a file into a change while somebody is about to write over what it has.
@@ -43,4 +46,40 @@ fn a_container_ends_where_its_file_does_if_the_rest_is_preserved() {
     assert_eq!(end(&core), Some(40), "the change needs what is before that");
     core.admit(Entry::Preserved { seq: 2, range: 5..40, sums: Vec::new() }, Time::default());
     assert_eq!(end(&core), Some(5));
+}
+
+/// A store was settled while a write preserved more of its bytes. All that was preserved of it was
+/// removed at once; a loss of power took the entry that it was settled, and so its data.
+#[test]
+fn what_was_preserved_is_removed_only_by_the_sweep_which_syncs_the_log_first() {
+    let (mut core, handle) = opened();
+    write(&mut core, 5, 0..100);
+    seal(&mut core, 5);
+    core.told_free(u64::MAX, NOW.time);
+    let id = CallId(1);
+    core.handle(Event::Call { id, call: write_call(handle, 10, 4) }, NOW);
+    assert!(matches!(core.poll_action(), Some(Action::Preserve(..))));
+    let done = |counter| Outcome::Done { touched: vec![attr(5, Kind::File, counter)] };
+    settle(&mut core, 1, &done(2));
+    settle(&mut core, 2, &done(3));
+    let preserved = [Scrap::Preserved(2)];
+    assert_eq!(core.take_scrap(), preserved.into(), "some of it may be there already");
+    core.handle(Event::Done { id, done: Ok(Done::Preserved(vec![9])) }, NOW);
+    assert_eq!(core.take_scrap(), preserved.into(), "or be there since");
+    assert!(core.take_scrap().is_empty());
+}
+
+/// A process that died had settled a change, and its log may say so only in memory.
+#[test]
+fn what_an_earlier_process_preserved_goes_with_its_change() {
+    let mut core = core();
+    create(&mut core);
+    write(&mut core, 5, 0..100);
+    seal(&mut core, 5);
+    core.found_preserved(vec![1, 2, 77]);
+    assert_eq!(core.take_scrap(), [Scrap::Preserved(77)].into(), "the others are pending");
+    let done = |counter| Outcome::Done { touched: vec![attr(5, Kind::File, counter)] };
+    settle(&mut core, 1, &done(2));
+    settle(&mut core, 2, &done(3));
+    assert!(core.take_scrap().contains(&Scrap::Preserved(2)));
 }

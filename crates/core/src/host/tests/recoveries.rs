@@ -131,8 +131,8 @@ impl LeftDisk for Remains {
         Ok(())
     }
 
-    fn keep_preserved(&mut self, _: &[u64]) -> Result<(), ()> {
-        self.change()
+    fn preserved(&self) -> Result<Vec<u64>, ()> {
+        Ok(Vec::new())
     }
 
     fn end_doubt(&mut self) -> Result<(), ()> {
