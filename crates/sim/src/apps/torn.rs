@@ -28,7 +28,11 @@ impl Apps {
         files.iter().for_each(|ino| mount.disk.load_node(&mut mount.core, *ino));
         let tree = &mount.core.tree();
         let attr = |ino: &Ino| tree.peek(*ino).filter(|attr| attr.kind == Kind::File);
-        let is_named = |ino: &Ino| attr(ino).is_some_and(|attr| attr.nlink > 0);
+        // No name leads to a file whose last one the server has heard the end of, whatever this
+        // host's count of links is.
+        let is_named = |ino: &Ino| {
+            attr(ino).is_some_and(|attr| attr.nlink > 0) && !mount.core.tree().is_orphan(*ino)
+        };
         let files: Vec<Ino> = files.into_iter().filter(is_named).collect();
         if files.is_empty() {
             return Ok(None);

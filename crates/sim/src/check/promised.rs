@@ -77,10 +77,14 @@ fn check_since(
 /// The names in directory `ino`, which has not changed lately.
 fn check_names(mount: &Mount, server: &Server, ino: Ino) -> Result<(), Violation> {
     let tree = &mount.core.tree();
+    // A file that this host removed may be there again, because the server was put back. It is
+    // shown once this host's changes of it have ended.
+    let is_hidden = |means: Ino| tree.is_orphan(means) && tree.is_pending(means);
     for name in tree.known_names(ino) {
         let means = server.ledger.names.get(&(ino, name.as_bytes().to_vec())).copied();
         if let Known::Fresh(known) = tree.name(ino, name, mount.now)
             && known != means
+            && !(known.is_none() && means.is_some_and(is_hidden))
         {
             let words = format!("{name} in #{ino} is believed to be {known:?}, is {means:?}");
             return Err(Violation(words));
@@ -91,7 +95,7 @@ fn check_names(mount: &Mount, server: &Server, ino: Ino) -> Result<(), Violation
         server.ledger.names.range((ino, Vec::new())..(Ino(ino.0 + 1), Vec::new()))
     {
         let name = Name::new(name.clone()).ok();
-        if name.as_ref().is_some_and(absent) {
+        if name.as_ref().is_some_and(absent) && !is_hidden(*means) {
             return Err(Violation(format!("{name:?} in #{ino} is believed absent, is {means}")));
         }
     }

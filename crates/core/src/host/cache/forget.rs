@@ -49,6 +49,9 @@ impl Tree {
     /// The volume was put back from a copy, and has the versions of `history`: whatever the server
     /// says of an inode that is known in another one is news.
     pub fn forget_lost(&mut self, history: &History) {
+        for node in self.nodes.values_mut().filter(|node| !history.has(node.said)) {
+            node.said = Version::default();
+        }
         let lost = |attr: &Attr| !history.has(attr.change) || !history.has(attr.data_version);
         for (ino, node) in self.nodes.iter_mut().filter(|(_, node)| lost(&node.attr)) {
             node.attr.change = Version::default();
@@ -69,7 +72,7 @@ impl Tree {
     /// of it is news.
     pub fn mistook(&mut self, ino: Ino) {
         if let Some(node) = self.nodes.get_mut(&ino) {
-            (node.attr.change, node.attr.data_version) = Default::default();
+            (node.attr.change, node.attr.data_version, node.said) = Default::default();
             (node.listing, node.listed) = (Listing::Partial, None);
             (node.xattrs, node.promise, node.checked) = (None, None, None);
             self.unnoted.nodes.insert(ino);

@@ -253,6 +253,7 @@ impl Tree {
                 node.checked = None;
                 continue;
             }
+            let is_overtaken = attr.change < node.said;
             if node.listing == Listing::Own {
                 node.listing = Listing::Complete(Some(as_of.of(attr.ino)));
             }
@@ -267,6 +268,10 @@ impl Tree {
                 }
             }
             self.promised_of(attr.ino, as_of);
+            if is_overtaken {
+                // A server repeats an outcome, and the inode has changed since.
+                self.broken(attr.ino, as_of.came());
+            }
         }
     }
 
@@ -411,6 +416,7 @@ fn new_node(ino: Ino, node: &NewNode, mode: u32, uid: u32, gid: u32, time: Times
         is_size_lost: false,
         outcome: None,
         told: None,
+        said: Version::default(),
         promise: None,
         listed: None,
     }

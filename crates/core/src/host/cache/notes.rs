@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::tree::{Listing, NameEntry, NodeEntry, Tree};
 use super::xattrs::Xattrs;
-use crate::nouns::{Attr, Ino, Name};
+use crate::nouns::{Attr, Ino, Name, Version};
 use crate::wire::History;
 
 /// An inode as it is noted.
@@ -130,6 +130,7 @@ impl Tree {
             is_size_lost: false,
             outcome: None,
             told: None,
+            said: Version::default(),
             promise: None,
             listed: None,
         };

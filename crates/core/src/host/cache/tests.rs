@@ -6,7 +6,7 @@ use crate::nouns::{
     touched,
 };
 use crate::testing::attr;
-use crate::wire::{Node, Page};
+use crate::wire::{History, Node, Page};
 
 fn at(secs: u64) -> Time {
     Time(Duration::from_secs(secs))
@@ -458,4 +458,23 @@ fn a_listing_goes_on_with_what_changed() {
     tree.follow(2, at(9));
     assert_eq!(tree.listed_through(Ino::ROOT), None, "it is another session");
     assert!(!tree.install_page(page(5, Vec::new(), 60, gone()), at(9)));
+}
+
+/// Two listings of a directory were asked for, and the older answer came last. This host had a
+/// change of the directory pending, so nothing said that the answer was old. A name was gone for as
+/// long as the promise held.
+#[test]
+fn an_older_answer_changes_nothing_in_a_directory_with_pending_changes() {
+    let mut tree = tree();
+    tree.apply(&create(9, "mine", NewNode::File), Timestamp::default());
+    let node = |ino| Node { attr: attr(ino, Kind::File, 1), target: None };
+    let root = |change| attr(1, Kind::Directory, change);
+    assert!(tree.install_listing(root(3), vec![(name("a"), node(5))], at(1)));
+    assert!(!tree.install_listing(root(2), Vec::new(), at(1)));
+    assert!(!tree.install_name(root(2), name("a"), None, at(1)));
+    assert_eq!(tree.name(Ino::ROOT, &name("a"), at(1)), Known::Fresh(Some(Ino(5))));
+    assert!(tree.install_name(root(4), name("a"), None, at(1)));
+    let lost = History { epoch: 1, lives: vec![(0, 2)] };
+    tree.forget_lost(&lost);
+    assert!(tree.install_listing(root(2), Vec::new(), at(2)), "the volume was put back");
 }

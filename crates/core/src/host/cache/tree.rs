@@ -47,6 +47,9 @@ pub(super) struct NodeEntry {
     pub(super) outcome: Option<Time>,
     /// The listing of the first of these times was told whole at the second, with what it names.
     pub(super) told: Option<[Time; 2]>,
+    /// The latest state of it that the server told while changes of this host were pending, so
+    /// that its attributes stayed.
+    pub(super) said: Version,
     /// The server has promised to tell when it changes.
     pub(super) promise: Option<Promise>,
     /// All names were told in this session, as of this commit of the server. Those that it told of
@@ -275,6 +278,7 @@ impl Tree {
         match self.nodes.get_mut(&ino) {
             Some(known) if node.attr.change < known.attr.change => {}
             Some(known) if known.pending > 0 => {
+                known.said = known.said.max(node.attr.change);
                 known.may_be_back(&node.attr);
                 if known.is_size_lost {
                     known.follow_data(&node.attr);
@@ -307,6 +311,7 @@ impl Tree {
                     is_size_lost: false,
                     outcome: None,
                     told: None,
+                    said: Version::default(),
                     promise: None,
                 };
                 self.nodes.insert(node.attr.ino, entry);
@@ -332,7 +337,8 @@ impl Tree {
     }
 
     pub(super) fn is_newer_than(&self, reply: &Attr) -> bool {
-        self.peek(reply.ino).is_some_and(|known| reply.change < known.change)
+        let known = self.nodes.get(&reply.ino);
+        known.is_some_and(|known| reply.change < known.attr.change.max(known.said))
     }
 
     pub(super) fn put_name(

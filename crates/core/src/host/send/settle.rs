@@ -147,11 +147,11 @@ impl Host {
         self.tree.learn(attrs, ahead, as_of);
         let mut moved = Vec::new();
         for (ino, before) in attrs.iter().map(|attr| attr.ino).zip(before) {
-            let Some(now) = version(&self.tree, ino).filter(|now| Some(*now) != before) else {
-                continue;
-            };
+            let Some(now) = version(&self.tree, ino) else { continue };
+            // A later version may have been told of while the file was ahead of the server.
+            let has_moved = Some(now) != before;
             let is_here = self.files.get(&ino).is_some_and(|file| file.version() == now);
-            if !is_here && (self.observe(ino, now) || !self.is_ahead(ino)) {
+            if !is_here && (self.observe(ino, now) || has_moved && !self.is_ahead(ino)) {
                 moved.push(Effect::Replace(ino));
             }
         }

@@ -124,3 +124,29 @@ fn a_copy_by_the_server_is_on_its_way_in_the_next_life_too() {
         assert_eq!(known, Some(crate::nouns::Base::Result(1)), "{noted}");
     }
 }
+
+/// A host that lost power knew nothing of a file but what its log said, and heard of a later version
+/// before the outcome of its store. The data stayed at the version of the store, which the server
+/// had no more: reads failed for ever.
+#[test]
+fn data_follow_the_version_that_was_told_before_the_outcome_of_a_store() {
+    let place = crate::host::log::WritePlace {
+        ino: Ino(7),
+        container: ContainerId(1),
+        base: crate::nouns::Base::Version(version(5)),
+        old_size: 100,
+        time: Timestamp::default(),
+    };
+    let written = Entry::Written { place, offset: 0, data: Payload::Inline(vec![1; 10]) };
+    let mut core = core();
+    let unsealed = core.take_in_log(vec![written], 0, &BTreeMap::new(), Time::default());
+    let sealed = core.draft_leftover(unsealed[0].clone(), Caller::nobody(), true);
+    let seq = sealed.change().unwrap().seq;
+    core.admit(sealed, Time::default());
+    let node = |counter| Node { attr: attr(7, Kind::File, counter), target: None };
+    core.tree.install_node(node(12), Time::default());
+    let stored = Outcome::Done { touched: vec![attr(7, Kind::File, 8)] };
+    settle(&mut core, seq, &stored);
+    assert!(!core.is_ahead(Ino(7)));
+    assert_eq!(core.files[&Ino(7)].version(), version(12));
+}
