@@ -17,6 +17,7 @@
 
 #![cfg_attr(test, allow(clippy::cast_possible_truncation))]
 
+pub mod backoff;
 pub mod chunk;
 pub mod delta;
 pub mod healing;

@@ -15,6 +15,8 @@ pub enum CloseCode {
     Stopping,
     /// The other side speaks another version of the protocol.
     OtherVersion,
+    /// Another connection of the same cache has taken its place.
+    Replaced,
 }
 
 impl CloseCode {
@@ -25,6 +27,7 @@ impl CloseCode {
             CloseCode::Protocol => 2,
             CloseCode::Stopping => 3,
             CloseCode::OtherVersion => 4,
+            CloseCode::Replaced => 5,
         })
     }
 
@@ -34,6 +37,7 @@ impl CloseCode {
             1 => CloseCode::Denied,
             3 => CloseCode::Stopping,
             4 => CloseCode::OtherVersion,
+            5 => CloseCode::Replaced,
             _ => CloseCode::Protocol,
         }
     }

@@ -4,18 +4,19 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use segue_core::backoff::Backoff;
 use segue_core::wire::Welcome;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::backoff::{Backoff, random};
 use crate::close::{CloseCode, CloseReason};
 use crate::dial::{ConnectError, Target, dial};
 use crate::enrol::GreetError;
 use crate::identity::Identity;
 use crate::link::{Greeting, LinkState};
 use crate::peer::Peer;
+use crate::random::random;
 use crate::silence::{Silence, Verdict};
 
 /// How long one attempt to connect may take: five round trips of a bad satellite link.
@@ -77,6 +78,8 @@ type Greeted = (Peer, Welcome);
 /// Why one attempt, or one connection, ended.
 enum Setback {
     Offline(String),
+    /// Another process with the same cache has connected.
+    Replaced(String),
     Refused(String),
     OtherVersion(String),
 }
@@ -111,7 +114,7 @@ impl Keeper {
     }
 
     async fn run(mut self) {
-        let mut backoff = Backoff::default();
+        let (mut backoff, mut of_copies) = (Backoff::default(), Backoff::of_copies());
         let mut offline_since = None;
         loop {
             let setback = match self.connect().await {
@@ -122,7 +125,19 @@ impl Keeper {
                 }
                 Err(setback) => setback,
             };
+            if !matches!(setback, Setback::Replaced(_)) {
+                of_copies.reset();
+            }
             let wait = match setback {
+                Setback::Replaced(why) => {
+                    let wait = of_copies.next(random());
+                    tracing::warn!(host = %self.target.host, %why, ?wait, "replaced");
+                    let since = *offline_since.get_or_insert_with(Instant::now);
+                    self.publisher.publish(LinkState::Offline { since, why }, None);
+                    // However many calls wait: both copies have some.
+                    sleep(wait).await;
+                    continue;
+                }
                 Setback::Offline(why) => {
                     tracing::info!(host = %self.target.host, %why, "offline");
                     let since = *offline_since.get_or_insert_with(Instant::now);
@@ -232,7 +247,7 @@ impl Keeper {
                 session = &mut next => return Ok(session),
                 reason = &mut closed => return match reason {
                     // The server has heard the greeting: a client has one session.
-                    CloseReason::Closed { code: CloseCode::Done, .. } => {
+                    CloseReason::Closed { code: CloseCode::Done | CloseCode::Replaced, .. } => {
                         timeout(DIAL_PATIENCE, next).await.map_err(|_| reason)
                     }
                     reason => Err(reason),
@@ -286,6 +301,7 @@ impl From<CloseReason> for Setback {
             CloseReason::Closed { code: CloseCode::OtherVersion, words } => {
                 Setback::OtherVersion(words)
             }
+            CloseReason::Closed { code: CloseCode::Replaced, words } => Setback::Replaced(words),
             reason => Setback::Offline(reason.to_string()),
         }
     }

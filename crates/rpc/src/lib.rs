@@ -18,7 +18,6 @@
 //! absolute deadline on a transfer.
 
 mod asked;
-mod backoff;
 mod body;
 mod close;
 pub mod codec;
@@ -38,6 +37,7 @@ mod options;
 mod outbox;
 mod peer;
 pub mod places;
+mod random;
 mod rate;
 mod record;
 mod rpc;

@@ -20,19 +20,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use segue_core::backoff::Backoff;
 use segue_core::nouns::Class;
 use segue_core::wire::{Request, Welcome};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::backoff::{Backoff, random};
 use crate::close::CallError;
 use crate::dial::Target;
 use crate::enrol::GreetError;
 use crate::identity::Identity;
 use crate::keeper::{Current, Keeper, Kept};
 use crate::peer::{Peer, Response};
+use crate::random::random;
 use crate::rpc::Rpc;
 use crate::stats::LinkStats;
 

@@ -146,7 +146,8 @@ impl SessionSlot {
                     live.client = Some(client);
                 } else if live.client == Some(client) {
                     live.is_replaced.store(true, Ordering::Release);
-                    live.peer.close(CloseCode::Done, "the same cache has connected again");
+                    let words = "the same cache, or a copy of it, has connected again";
+                    live.peer.close(CloseCode::Replaced, words);
                 }
             }
         }

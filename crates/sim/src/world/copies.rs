@@ -1,13 +1,14 @@
 //! Copies of disks: hosts' disks that are put back or cloned, the server's that is put back, and
 //! another server where a host expects its own.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use segue_core::backoff::Backoff;
 use segue_core::host::conflict::{Meeting, meet};
-use segue_core::nouns::{Time, Timestamp};
+use segue_core::nouns::{ClientId, Time, Timestamp};
 
-use super::{Event, Host, World};
+use super::{Event, Host, RECONNECT, World};
 use crate::Violation;
 use crate::check::acknowledged::Acknowledged;
 use crate::check::ledger::Ledger;
@@ -46,6 +47,11 @@ pub(super) struct Images {
     putting_back: Option<Image>,
     /// Until when each host may believe what was promised to another one.
     twins: Vec<Time>,
+    /// Which host has the session of a client.
+    sessions: BTreeMap<ClientId, usize>,
+    /// Hosts whose session another one has taken since they said hello, and their waits.
+    replaced: BTreeSet<usize>,
+    waits: BTreeMap<usize, Backoff>,
 }
 
 impl Images {
@@ -58,7 +64,28 @@ impl Images {
             server: Vec::new(),
             putting_back: None,
             twins: Vec::new(),
+            sessions: BTreeMap::new(),
+            replaced: BTreeSet::new(),
+            waits: BTreeMap::new(),
         }
+    }
+
+    /// The server has welcomed `host` as `client`: whose session that was is over.
+    pub(super) fn welcomed(&mut self, host: usize, client: ClientId) {
+        self.replaced.remove(&host);
+        let before = self.sessions.insert(client, host);
+        self.replaced.extend(before.filter(|before| *before != host));
+    }
+
+    /// How long a host waits that has lost its connection.
+    pub(super) fn reconnects_after(&mut self, host: usize) -> Duration {
+        if !self.replaced.contains(&host) {
+            self.waits.remove(&host);
+            return RECONNECT;
+        }
+        let random = self.rng.below(u64::from(u32::MAX));
+        let waits = self.waits.entry(host).or_insert_with(Backoff::of_copies);
+        waits.next(u32::try_from(random).unwrap_or(0))
     }
 
     pub(super) fn is_putting_back(&self) -> bool {

@@ -6,7 +6,7 @@ use segue_core::nouns::Time;
 use segue_core::wire::{Reply, Request};
 
 use super::draws::Who;
-use super::{Event, LOOK, RECONNECT, World};
+use super::{Event, LOOK, World};
 use crate::Violation;
 use crate::server::Origin;
 
@@ -103,6 +103,9 @@ impl World {
             self.summary.lost += 1;
             return Ok(());
         };
+        if let (Reply::Welcome(_), Request::Hello(hello)) = (&answer.0, &request) {
+            self.images.welcomed(client, hello.client);
+        }
         self.tell_all();
         self.summary.resumed += u64::from(matches!(answer.0, Reply::Resumed(Some(_))));
         self.say(&format!("server answers {call} of client {client}: {:?}", answer.0));
@@ -127,7 +130,8 @@ impl World {
     ) -> Result<(), Violation> {
         if let Some(threads) = threads {
             self.say(&format!("client {client} is offline"));
-            self.after(RECONNECT, Event::Reconnect(client));
+            let wait = self.images.reconnects_after(client);
+            self.after(wait, Event::Reconnect(client));
             for thread in threads {
                 self.go_on(client, Some(thread))?;
             }
