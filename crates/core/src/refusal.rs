@@ -83,6 +83,9 @@ pub enum Refusal {
     /// ESTALE's twin for hosts: their cache directory was copied, and the other copy is in use.
     #[error("this cache directory was copied, or put back from a copy")]
     Copied,
+    /// EIO: the cache directory of this host lacks data that nobody else has.
+    #[error("its data are missing in this host's cache directory")]
+    Lost,
 }
 
 impl Refusal {
@@ -107,7 +110,7 @@ impl Refusal {
             Refusal::NotSupported => 95,
             Refusal::Stale => 116,
             Refusal::Unreachable => 113,
-            Refusal::Io => 5,
+            Refusal::Io | Refusal::Lost => 5,
             Refusal::Changed => 11,
             Refusal::Protocol => 71,
             Refusal::Limit => 7,

@@ -8,6 +8,7 @@
 
 use std::fs::File;
 use std::io;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -104,6 +105,27 @@ fn copy(data: &DataChange, source: &Source<'_>, file: &File) -> io::Result<()> {
     file.sync_all()
 }
 
+/// Copies what is left of data of which some are lost: nothing where nothing is.
+fn copy_left(data: &DataChange, source: &Source<'_>, path: &Path) -> io::Result<()> {
+    let left: Vec<Range<u64>> = data.ranges.iter().flat_map(|part| source.left(part)).collect();
+    if left.is_empty() {
+        return Ok(());
+    }
+    let file = File::create(path)?;
+    for part in left {
+        let mut at = part.start;
+        while at < part.end {
+            let len = (part.end - at).min(STEP);
+            match source.read(at, usize::try_from(len).unwrap_or(1 << 20)) {
+                Ok(bytes) => file.write_all_at(&bytes, at)?,
+                Err(error) => tracing::error!("{}: bytes at {at}: {error}", path.display()),
+            }
+            at += len;
+        }
+    }
+    file.sync_all()
+}
+
 /// The refused changes that are kept.
 pub(crate) struct RefusedChanges {
     pub(crate) directory: PathBuf,
@@ -176,10 +198,11 @@ impl CacheDisk {
         if name.exists() {
             return Ok(());
         }
-        tracing::warn!("{path}: the server refused the {}: {refusal}", logged.change.kind());
+        let by = if refusal == Refusal::Lost { "this host" } else { "the server" };
+        tracing::warn!("{path}: {by} refused the {}: {refusal}", logged.change.kind());
         let kept =
             serde_json::json!({ "path": path, "why": refusal.to_string(), "change": logged });
-        let parked = self.park_data(parking).and_then(|()| {
+        let parked = self.park_data(parking, refusal).and_then(|()| {
             // The data's name is durable with this one's.
             replace_file(&name, &serde_json::to_vec_pretty(&kept)?)
         });
@@ -188,13 +211,16 @@ impl CacheDisk {
         Ok(())
     }
 
-    fn park_data(&self, parking: &Parking<'_>) -> io::Result<()> {
+    fn park_data(&self, parking: &Parking<'_>, refusal: Refusal) -> io::Result<()> {
         let logged = &parking.kept.logged;
         let (Change::Data(data), Some(source)) = (&logged.change, &parking.source) else {
             return Ok(());
         };
         let path = self.for_user.refused.directory.join(format!("{}.data", logged.seq));
-        let copied = copy(data, source, &File::create(&path)?);
+        let copied = match refusal {
+            Refusal::Lost => copy_left(data, source, &path),
+            _ => copy(data, source, &File::create(&path)?),
+        };
         if copied.is_err() {
             // A part is of no use, and takes the room that is missing.
             std::fs::remove_file(&path).ok();

@@ -18,11 +18,21 @@ pub(crate) struct Source<'a> {
     disk: &'a CacheDisk,
     seq: u64,
     container: Arc<Container>,
+    /// There was a container. A disk may have lost it.
+    has_container: bool,
 }
 
 impl Source<'_> {
     fn preserved(&self) -> RangeSet {
         self.disk.host.lock().preserved(self.seq)
+    }
+
+    /// The parts of `range` that are somewhere.
+    pub(crate) fn left(&self, range: &Range<u64>) -> Vec<Range<u64>> {
+        match self.has_container {
+            true => vec![range.clone()],
+            false => self.preserved().within(range.clone()).collect(),
+        }
     }
 
     /// `len` bytes at `offset`.
@@ -59,7 +69,8 @@ impl Source<'_> {
 impl CacheDisk {
     /// The bytes of change `seq`.
     pub(crate) fn source(&self, seq: u64, data: &DataChange) -> Result<Source<'_>, Refusal> {
+        let has_container = self.containers.exists((data.ino, data.container));
         let container = self.open_container(data.ino, data.container)?;
-        Ok(Source { disk: self, seq, container })
+        Ok(Source { disk: self, seq, container, has_container })
     }
 }

@@ -83,6 +83,8 @@ pub async fn mount(
     let welcome = session.welcome.clone();
     let Assembled { mount, kernel, breaks, started, at_hello, first_container } =
         assemble(&plan, url, session)?;
+    let refused = mount.shell.refuse_lost();
+    refused.map_err(|refusal| MountError::state(&base, refusal.to_string()))?;
     // Before anything else changes their containers.
     let noted = mount.shell.note_left_maps();
     noted.map_err(|refusal| MountError::state(&base, refusal.to_string()))?;

@@ -1,5 +1,6 @@
-//! The server's data directory was put back from a copy: what this host knows of commits that the
-//! server has forgotten is asked for again.
+//! What is lost. The server's data directory was put back from a copy: what this host knows of
+//! commits that the server has forgotten is asked for again. Or this host's disk lacks data of a
+//! store, which so goes nowhere.
 
 use segue_core::host::call::Call;
 use segue_core::refusal::Refusal;
@@ -8,6 +9,13 @@ use segue_core::wire::Welcome;
 use crate::shell::Shell;
 
 impl Shell {
+    /// Refuses stores of which the disk has lost data, before anything is sent.
+    pub(crate) fn refuse_lost(&self) -> Result<(), Refusal> {
+        let now = self.disk.host.moment();
+        let call = self.disk.host.lock().refuse_lost(now);
+        call.map_or(Ok(()), |call| self.call(call).map(drop))
+    }
+
     /// Forgets what a server does not know that says so in `welcome`, on the disk, in memory and in
     /// the kernel, before anything is asked over its connection.
     pub(crate) fn forget_lost(&self, welcome: &Welcome) -> Result<(), Refusal> {

@@ -96,6 +96,8 @@ pub struct Host {
     used: BTreeSet<Ino>,
     /// Bytes of changes in the queue that are in files of their own.
     preserved: BTreeMap<u64, RangeSet>,
+    /// Stores in the queue of which an earlier process left no data.
+    lost_stores: BTreeSet<u64>,
     /// Changes in the queue for which the disk may have preserved bytes, logged or not.
     preserving: BTreeSet<u64>,
     /// What nobody needs any more, until the shell takes it.
@@ -247,6 +249,7 @@ impl Host {
             open: BTreeMap::new(),
             used: BTreeSet::new(),
             preserved: BTreeMap::new(),
+            lost_stores: BTreeSet::new(),
             preserving: BTreeSet::new(),
             scrap: BTreeSet::new(),
             going: BTreeSet::new(),

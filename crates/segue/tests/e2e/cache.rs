@@ -3,7 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use segue_bed::{Host, Rng};
 use crate::sample::{self, SAMPLE, is_long, sample};
 use crate::tree::noise;
 use crate::worker::{Acknowledged, Worker};
-use crate::world::{World, arg, eventually, save, segue, sh};
+use crate::world::{World, arg, eventually, json, save, segue, sh};
 
 const MB: usize = 1 << 20;
 
@@ -365,4 +365,64 @@ fn a_conflict_copy_after_a_crash_is_of_one_host() {
         assert!(is_ours, "at {at}000 it is neither ours nor nothing");
     }
     assert!(fs::read(&path).unwrap() == theirs);
+}
+
+/// The container files of `ino` in a cache.
+fn containers(cache: &Path, ino: u64) -> Vec<PathBuf> {
+    let of = format!("{ino:016x}-");
+    let below = fs::read_dir(volume(cache).join("containers")).unwrap();
+    let files = below.flat_map(|entry| fs::read_dir(entry.unwrap().path()).unwrap());
+    let files = files.map(|entry| entry.unwrap().path());
+    let is_of = |path: &PathBuf| path.file_name().unwrap().to_string_lossy().starts_with(&of);
+    files.filter(is_of).collect()
+}
+
+/// Somebody removes files of the cache directory while no mount uses it. A store whose data are
+/// gone was sent as zeros. Now it goes nowhere, the user is told, and nothing waits for it.
+/// Proves S13.9.
+#[test]
+fn a_store_whose_data_are_gone_is_told_of_and_holds_up_nothing() {
+    let Some(world) = World::new() else { return };
+    let cache = world.local("cache");
+    let mut mounted = mount(&world, &world.a, "write-back=async", &cache);
+    let [gone, old, other] = ["gone", "old", "other"].map(|name| mounted.path().join(name));
+    save(&old, &noise(1, 200_000)).unwrap();
+    mounted.sync().unwrap();
+    world.a.link_down().unwrap();
+    save(&gone, &noise(2, 200_000)).unwrap();
+    File::options().write(true).open(&old).unwrap().write_all_at(&noise(4, 100_000), 0).unwrap();
+    save(&other, &noise(5, 200_000)).unwrap();
+    let synced = segue(&world.a, &["sync", arg(mounted.path()), "--level", "host"]);
+    assert_eq!(synced.code, Some(0), "{synced:?}");
+    let inos = [&gone, &old].map(|path| fs::metadata(path).unwrap().ino());
+    mounted.kill9().unwrap();
+    drop(mounted);
+    for ino in inos {
+        let left = containers(&cache, ino);
+        assert!(!left.is_empty());
+        left.into_iter().for_each(|path| fs::remove_file(path).unwrap());
+    }
+    let mounted = mount(&world, &world.a, "write-back=async", &cache);
+    world.a.link_up().unwrap();
+    mounted.sync().unwrap();
+    let listed = json(&world.a, &["conflicts", arg(mounted.path())]);
+    let told: Vec<_> = listed["conflicts"].as_array().unwrap().iter().collect();
+    assert_eq!(told.len(), 2, "{listed}");
+    for (conflict, path) in told.iter().zip(["gone", "old"]) {
+        assert!(conflict["path"].as_str().unwrap().ends_with(path));
+        assert!(conflict["why"].as_str().unwrap().contains("missing in this host's cache"));
+        assert_eq!(conflict["data"], "", "zeros are not what was written");
+    }
+    let second = world.mount(&world.b);
+    for dir in [mounted.path(), second.path()] {
+        let read = |name: &str| fs::read(dir.join(name)).unwrap();
+        assert!(read("other") == noise(5, 200_000), "what was there came");
+        assert!(read("old") == noise(1, 200_000), "the server's is as it was");
+        assert!(read("gone").is_empty(), "no zeros");
+    }
+    save(&mounted.path().join("gone"), &noise(6, 1000)).unwrap();
+    mounted.sync().unwrap();
+    eventually("it may be written again", || {
+        fs::read(second.path().join("gone")).unwrap() == noise(6, 1000)
+    });
 }

@@ -68,6 +68,9 @@ impl Mount {
     ) -> Result<Mount, Violation> {
         let mut mount = Mount::new(left, next_request, bug, now);
         mount.disk.recover(&mut mount.core, u32::MAX, now)?;
+        if let Some(call) = mount.core.refuse_lost(mount.moment()) {
+            mount.host_call(call)?.map_err(|refusal| Violation(refusal.to_string()))?;
+        }
         mount.log_left_maps()?;
         mount.remote.connect(&mount.core, &mount.disk, now);
         Ok(mount)

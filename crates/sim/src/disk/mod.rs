@@ -105,6 +105,10 @@ impl HostDisk {
                         self.kept.keep_duplicate(duplicate.map(|duplicate| *duplicate));
                         self.counts.conflicts += 1;
                     }
+                    // No simulated disk loses what it had durably, or what a process left.
+                    KeptAs::Refused(refusal @ Refusal::Lost) => {
+                        return Err(Violation(format!("change {}: {refusal}", kept.logged.seq)));
+                    }
                     KeptAs::Refused(_) => self.counts.refused += 1,
                 }
                 Ok(Done::Carried)

@@ -9,17 +9,28 @@ use super::LeftDisk;
 use crate::host::Host;
 use crate::host::log::{Entry, Redo, lacking};
 use crate::host::planted::Fault;
-use crate::nouns::Ino;
+use crate::nouns::{ContainerId, Ino};
 
 /// Changes that were begun.
 #[derive(Default)]
 pub(super) struct Begun {
     /// Of which files.
     pub(super) ranges: Vec<(Ino, Range<u64>)>,
+    /// What a damaged disk lacks of changes that were done.
+    pub(super) damaged: Damaged,
     /// Which entries of the log they are.
     pub(super) entries: Vec<usize>,
     /// There is one, and it is the last entry of the log.
     is_last: bool,
+}
+
+/// Data that were durable, or of a process that died alone, and are not on the disk.
+#[derive(Default)]
+pub(super) struct Damaged {
+    /// In containers.
+    pub(super) written: Vec<((Ino, ContainerId), Range<u64>)>,
+    /// Preserved of these changes.
+    pub(super) preserved: Vec<u64>,
 }
 
 /// The first entry of which the disk lacks data.
@@ -64,8 +75,16 @@ pub(super) fn take_out<D: LeftDisk>(
         // It stands last, unless the disk is damaged: the log is locked until a change is done.
         begun.is_last = begun.entries.is_empty() && first + 1 == entries.len();
         begun.entries.push(left.remove(first));
-        if let Entry::Written { place, offset, data } = entries.remove(first) {
-            begun.ranges.push((place.ino, offset..offset.saturating_add(data.len())));
+        match entries.remove(first) {
+            Entry::Written { place, offset, data } => {
+                let range = offset..offset.saturating_add(data.len());
+                if !begun.is_last {
+                    begun.damaged.written.push(((place.ino, place.container), range.clone()));
+                }
+                begun.ranges.push((place.ino, range));
+            }
+            Entry::Preserved { seq, .. } if !begun.is_last => begun.damaged.preserved.push(seq),
+            _ => {}
         }
     }
     Ok(begun)

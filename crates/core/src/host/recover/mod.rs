@@ -11,6 +11,7 @@
 //! which it comes to the same end.
 
 mod begun;
+mod lost;
 mod relive;
 
 use std::collections::BTreeMap;
@@ -117,6 +118,7 @@ impl Host {
         let is_there = |ino, id| disk.has_container(ino, id);
         self.check_data(lost_power, &covered, is_there);
         let lost = self.drop_lost(&mut unsealed, &covered, is_there);
+        self.find_lost(disk, &covered, &begun.damaged)?;
         self.redo(disk, &entries)?;
         if lost_power {
             self.cut_containers(disk)?;

@@ -1,7 +1,9 @@
 //! What the next process makes of a disk, wherever the one before ended, itself recovering or not.
 
+use super::calls::NOW;
 use super::*;
 use crate::host::cache::{FileNote, NodeNote};
+use crate::host::call::Call;
 use crate::host::log::{Redo, SUM_BLOCK, latest_told};
 use crate::host::{LeftDisk, LeftLog};
 use crate::nouns::RangeSet;
@@ -19,6 +21,7 @@ struct Remains {
     reserved: u64,
     is_doubted: bool,
     lives: u32,
+    preserved: Vec<u64>,
 }
 
 impl Remains {
@@ -132,7 +135,7 @@ impl LeftDisk for Remains {
     }
 
     fn preserved(&self) -> Result<Vec<u64>, ()> {
-        Ok(Vec::new())
+        Ok(self.preserved.clone())
     }
 
     fn end_doubt(&mut self) -> Result<(), ()> {
@@ -278,4 +281,39 @@ fn what_was_begun_behind_the_end_of_a_file_is_cut_off_though_only_the_log_has_th
         assert!(next.tree.peek(Ino(7)).is_none(), "nothing else is known");
         assert_eq!(disk.containers[&key].len(), 10, "power lost: {lost_power}");
     }
+}
+
+/// Whoever removes files of the cache directory, or a damaged disk, takes data that no server has.
+/// The store was sent as zeros.
+#[test]
+fn a_store_whose_data_are_lost_is_refused_by_its_host() {
+    let (before, mut log) = stored(Payload::Summed { len: 10, sums: vec![9] });
+    let key = (Ino(5), before.files[&Ino(5)].container());
+    log.retain(|entry| !matches!(entry, Entry::Settled { seq: 2, .. }));
+    let preserved = Entry::Preserved { seq: 2, range: 0..10, sums: Vec::new() };
+    let lost = |log: &[Entry], bytes: Option<u8>, preserved: &[u64]| {
+        let (log, preserved) = (log.to_vec(), preserved.to_vec());
+        let mut disk = Remains { log, preserved, ..Remains::default() };
+        disk.containers.extend(bytes.map(|byte| (key, vec![byte; 10])));
+        let mut next = disk.recover(MANY, false).unwrap();
+        let call = next.refuse_lost(NOW);
+        assert!(next.refuse_lost(NOW).is_none(), "once");
+        match call {
+            Some(Call::Settle(settle)) => {
+                let refused = Outcome::Refused { refusal: Refusal::Lost };
+                assert_eq!((settle.answered.len(), &settle.answered[0].1), (1, &refused));
+                true
+            }
+            _ => false,
+        }
+    };
+    assert!(!lost(&log, Some(9), &[]));
+    assert!(lost(&log, Some(8), &[]), "other bytes are there");
+    assert!(lost(&log, None, &[]), "the container is gone");
+    log.push(preserved);
+    assert!(!lost(&log, Some(8), &[2]), "something was written over what is preserved");
+    assert!(lost(&log, Some(8), &[]), "what was preserved is gone");
+    let (_, mut log) = stored(Payload::Inline(vec![7; 10]));
+    log.retain(|entry| !matches!(entry, Entry::Settled { seq: 2, .. }));
+    assert!(!lost(&log, None, &[]), "the log has all of it");
 }
