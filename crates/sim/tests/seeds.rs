@@ -200,10 +200,10 @@ fn what_is_put_back_or_cloned_loses_nothing() {
 /// heard nothing of others (173). A kernel read old data of a conflict copy to which a later store
 /// of its host had gone (116000). The checker knew no version of what is left of a removed file
 /// (6009353), and waited for hosts that had not noticed a new server (7000146). An older listing was
-/// believed, because a change in the directory was pending (323855). Two copies of a cache took the
-/// session from each other for ever (309400, 316976, 317740). The checker did not know that a file
-/// with pending changes is shown later (304205), nor that zeros stand behind the end of a file
-/// (322923); the simulator wrote to a file that no name leads to (326723).
+/// believed, because a change in the directory was pending (323855). Two copies of a cache took
+/// the session from each other for ever (309400, 316976, 317740). The checker did not know that a
+/// file with pending changes is shown later (304205), nor that zeros stand behind the end of a file
+/// (322923). The simulator wrote to a file that no name leads to (326723).
 #[test]
 fn seeds_with_copies_that_failed_once_end_as_they_should() {
     let given = Options { copies: true, ..Options::default() };
@@ -348,7 +348,7 @@ fn a_client_that_does_not_say_what_it_may_have_forgotten_is_found() {
 
 #[test]
 fn a_client_that_logs_sums_of_what_is_written_over_its_own_is_found() {
-    assert_found(Bug::ClientSumsWhatOnlyItHas, 400, ", sent");
+    assert_found(Bug::ClientSumsWhatOnlyItHas, 400, "are missing");
 }
 
 /// Bytes of a write that was torn were shown as the server's.

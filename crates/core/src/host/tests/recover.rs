@@ -125,9 +125,9 @@ fn a_copy_by_the_server_is_on_its_way_in_the_next_life_too() {
     }
 }
 
-/// A host that lost power knew nothing of a file but what its log said, and heard of a later version
-/// before the outcome of its store. The data stayed at the version of the store, which the server
-/// had no more: reads failed for ever.
+/// A host that lost power knew nothing of a file but what its log said, and heard of a later
+/// version before the outcome of its store. The data stayed at the version of the store, which the
+/// server had no more: reads failed for ever.
 #[test]
 fn data_follow_the_version_that_was_told_before_the_outcome_of_a_store() {
     let place = crate::host::log::WritePlace {
