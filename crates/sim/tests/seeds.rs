@@ -199,8 +199,8 @@ fn what_is_put_back_or_cloned_loses_nothing() {
 /// file that its own removal hid (109092). A host told a version as known that was forgotten, and
 /// heard nothing of others (173). A kernel read old data of a conflict copy to which a later store
 /// of its host had gone (116000). The checker knew no version of what is left of a removed file
-/// (6009353), and waited for hosts that had not noticed a new server (7000146). An older listing was
-/// believed, because a change in the directory was pending (323855). Two copies of a cache took
+/// (6009353), and waited for hosts that had not noticed a new server (7000146). An older listing
+/// was believed, because a change in the directory was pending (323855). Two copies of a cache took
 /// the session from each other for ever (309400, 316976, 317740). The checker did not know that a
 /// file with pending changes is shown later (304205), nor that zeros stand behind the end of a file
 /// (322923). The simulator wrote to a file that no name leads to (326723).
