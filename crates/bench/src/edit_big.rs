@@ -3,7 +3,8 @@
 //! ```text
 //!   before      the client writes the file, of noise that nobody has seen, and the server has it
 //!   measured    a kilobyte is written into the middle; put behind the end; put in at the front, by
-//!               writing the file anew in its place, and by a new file that is renamed over it
+//!               writing the file anew in its place, by a new file that is renamed over it, and by
+//!               writing on over the old bytes without emptying the file
 //! ```
 //!
 //! Each change is made on what the one before left, as a program makes it. Bytes count in both
@@ -34,7 +35,7 @@ const FILE: &str = "large.img";
 /// A size of file, and what each change of it is called in results.
 struct Size {
     megabytes: u32,
-    tests: [&'static str; 4],
+    tests: [&'static str; 5],
 }
 
 const SIZES: [Size; 2] = [
@@ -45,6 +46,7 @@ const SIZES: [Size; 2] = [
             "64 MB, 1 KB appended",
             "64 MB, 1 KB inserted, written anew in place",
             "64 MB, 1 KB inserted, a new file renamed over it",
+            "64 MB, 1 KB inserted, written on in place",
         ],
     },
     Size {
@@ -54,20 +56,23 @@ const SIZES: [Size; 2] = [
             "1 GB, 1 KB appended",
             "1 GB, 1 KB inserted, written anew in place",
             "1 GB, 1 KB inserted, a new file renamed over it",
+            "1 GB, 1 KB inserted, written on in place",
         ],
     },
 ];
 
 /// Kilobytes that a change may cost, by the name that [`SIZES`] has for it.
-const TARGETS: [(&str, f64); 8] = [
+const TARGETS: [(&str, f64); 10] = [
     (SIZES[0].tests[0], 8.0),
     (SIZES[0].tests[1], 8.0),
     (SIZES[0].tests[2], 8.0),
     (SIZES[0].tests[3], 8.0),
+    (SIZES[0].tests[4], 8.0),
     (SIZES[1].tests[0], 64.0),
     (SIZES[1].tests[1], 64.0),
     (SIZES[1].tests[2], 64.0),
     (SIZES[1].tests[3], 64.0),
+    (SIZES[1].tests[4], 64.0),
 ];
 
 const STYLE: Style = Style {
@@ -151,7 +156,7 @@ fn act(kind: Kind, bytes: usize, repeat: u32, stage: &Stage) -> Result<Vec<u64>>
     let mut peer = kind.start(stage)?;
     peer.seed(&mut |_| Ok(()))?;
     let dir = peer.mount()?;
-    let mut content = Vec::with_capacity(bytes + 4 * EDIT_BYTES);
+    let mut content = Vec::with_capacity(bytes + 5 * EDIT_BYTES);
     while content.len() < bytes {
         let more = (bytes - content.len()).min(PIECE_BYTES);
         content.extend(noise(&mut rng, more));
@@ -187,6 +192,12 @@ fn act(kind: Kind, bytes: usize, repeat: u32, stage: &Stage) -> Result<Vec<u64>>
         let new = dir.join(format!(".{FILE}.new"));
         save(&new, &content)?;
         fs::rename(&new, &file).doing("rename")
+    })?;
+
+    content.splice(0..0, noise(&mut rng, EDIT_BYTES));
+    costs_of(&mut *peer, &|| {
+        let mut file = File::options().write(true).open(&file).doing("open the file")?;
+        content.chunks(PIECE_BYTES).try_for_each(|piece| file.write_all(piece)).doing("write on")
     })?;
     Ok(costs)
 }

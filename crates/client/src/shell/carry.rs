@@ -92,7 +92,10 @@ impl Shell {
             Action::KeepBasis(ino, container, version) => {
                 self.disk.keep_basis(ino, container, version);
             }
-            Action::BasisEmptied(ino, is_done) => self.disk.basis_emptied(ino, is_done),
+            Action::KeepOverwritten(ino, container, version, range) => {
+                self.disk.keep_overwritten((ino, container), version, &range);
+            }
+            Action::BasisChanged(ino, is_done) => self.disk.basis_changed(ino, is_done),
             Action::EndBacking(ino) => {
                 self.end_backing(&mut self.kernel.through.behind.lock(), ino);
             }

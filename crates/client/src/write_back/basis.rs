@@ -1,17 +1,15 @@
 //! The versions of files that may be a basis for a store.
 
-use std::sync::Arc;
-
 use segue_core::host::log::DataChange;
 use segue_core::nouns::{Ino, Version};
 use segue_core::upload::Candidate;
 
-use crate::disk::files::Container;
+use crate::disk::basis::BasisCopy;
 use crate::write_back::WriteBack;
 
 impl WriteBack {
     /// Versions that the server may have, and that change `seq` may have much in common with.
-    pub(super) fn bases(&self, seq: u64, data: &DataChange) -> Vec<Candidate<Arc<Container>>> {
+    pub(super) fn bases(&self, seq: u64, data: &DataChange) -> Vec<Candidate<BasisCopy>> {
         let bases = self.host.lock().bases(data.ino, seq);
         let candidate = |ino| {
             self.disk.load(ino).ok();
@@ -26,16 +24,16 @@ impl WriteBack {
         bases.into_iter().filter_map(candidate).collect()
     }
 
-    /// The container that the file had before it was emptied.
-    fn kept_copy(&self, ino: Ino, version: Version) -> Option<Arc<Container>> {
+    /// What the file was before it was emptied or written over.
+    fn kept_copy(&self, ino: Ino, version: Version) -> Option<BasisCopy> {
         let kept = self.disk.bases.0.lock().get(&ino).cloned();
-        kept.filter(|old| old.version == version).map(|old| old.container)
+        kept.filter(|old| old.version == version).map(|old| old.copy)
     }
 
     /// The container of another file. It is open before the server is asked: it may be removed
     /// meanwhile.
-    fn clean_copy(&self, ino: Ino, version: Version) -> Option<Arc<Container>> {
+    fn clean_copy(&self, ino: Ino, version: Version) -> Option<BasisCopy> {
         let copy = self.host.lock().clean_copy(ino).filter(|copy| copy.version == version)?;
-        self.disk.open_container(ino, copy.container).ok()
+        self.disk.open_container(ino, copy.container).ok().map(BasisCopy::of)
     }
 }

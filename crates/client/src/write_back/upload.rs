@@ -17,13 +17,13 @@ use segue_rpc::LinkState;
 use segue_rpc::codec::difference;
 use tokio::task::JoinSet;
 
-use crate::disk::files::Container;
+use crate::disk::basis::BasisCopy;
 use crate::disk::source::Source;
 use crate::net::WireChunk;
 use crate::write_back::WriteBack;
 
-type ContainerEvent = Event<Bytes, Arc<Container>>;
-type ContainerPut = Put<Bytes, Arc<Container>>;
+type ContainerEvent = Event<Bytes, BasisCopy>;
+type ContainerPut = Put<Bytes, BasisCopy>;
 
 /// The records of a batch, as they are sent.
 pub(crate) struct Prepared {

@@ -173,8 +173,10 @@ pub enum Action {
     /// Keep a container open that the file is about to give up: its bytes may help to send the next
     /// version.
     KeepBasis(Ino, ContainerId, Version),
-    /// The file whose container is kept was emptied, or could not be.
-    BasisEmptied(Ino, bool),
+    /// Keep bytes of a container that are about to be overwritten, for the same purpose.
+    KeepOverwritten(Ino, ContainerId, Version, Range<u64>),
+    /// The file of which something is kept was emptied or written to, or could not be.
+    BasisChanged(Ino, bool),
     /// Have the kernel drop pages and attributes.
     ForgetData(Ino),
     /// Have the kernel drop attributes.

@@ -81,6 +81,54 @@ fn a_kilobyte_in_64_mib_costs_a_few() {
         save(&dir.join(".large.Xb3f"), bytes).unwrap();
         fs::rename(dir.join(".large.Xb3f"), dir.join("large")).unwrap();
     });
+    // Writes what follows the bytes anew, and empties nothing.
+    let same = |one: &[u8], other: &[u8]| one.iter().zip(other).take_while(|(a, b)| a == b).count();
+    least("to insert by writing on", &|dir, bytes| {
+        let old = fs::read(dir.join("large")).unwrap();
+        let at = same(&old, bytes);
+        let file = File::options().write(true).open(dir.join("large")).unwrap();
+        for (index, part) in bytes[at..].chunks(65_536).enumerate() {
+            file.write_all_at(part, (at + index * 65_536) as u64).unwrap();
+        }
+    });
+}
+
+/// A program inserts bytes by writing on over a file, and pauses for less than five seconds now and
+/// then: that is one change. A database that writes here and there is stored every five seconds.
+/// Proves S6.16.
+#[test]
+fn a_file_that_is_written_over_shows_what_it_was() {
+    let Some(world) = World::new() else { return };
+    let (mount, other) = (world.mount(&world.a), world.mount_with(&world.b, CLOSE));
+    let old = noise(60, 8 * MIB);
+    save(&mount.path().join("large"), &old).unwrap();
+    mount.sync().unwrap();
+    let new = inserted(&old, 0, 61);
+    let there = other.path().join("large");
+    assert_eq!(hash(&there), hash_of(&old));
+    fs::write(world.local("new").join("file"), &new).unwrap();
+    let script = format!(
+        "for part in 0 1 2 3; do dd if={} bs=2M skip=$part count=1 status=none; sleep 3; done \
+         | dd of=large conv=notrunc bs=64k iflag=fullblock status=none; echo done > done",
+        world.local("new").join("file").display()
+    );
+    let mut writer = Command::new("sh");
+    writer.args(["-c", &script]).current_dir(mount.path()).stdin(Stdio::null());
+    let mut writer = writer.spawn().unwrap();
+    let (here, done) = (mount.path().join("large"), mount.path().join("done"));
+    let mut bytes = vec![0; 7 * MIB];
+    eventually("most of it is written", || {
+        let file = File::open(&here).unwrap();
+        file.read_exact_at(&mut bytes, 0).is_ok() && bytes == new[..7 * MIB]
+    });
+    assert!(!done.exists());
+    assert_eq!(hash(&there), hash_of(&old), "it is one change, made later");
+    assert!(writer.wait().unwrap().success());
+    let len = 8 * MIB;
+    eventually("it is there", || {
+        let found = fs::read(&there).unwrap();
+        found.len() == len && found == new[..len]
+    });
 }
 
 /// A file that is emptied and written anew shows what it was until it is closed, and one that is

@@ -127,10 +127,22 @@ impl Host {
             return Ok(Next::Step);
         }
         let edit = Box::new(self.draft_edit(ino, &what, now).ok_or(Refusal::Stale)?);
+        if let What::Write { offset, len, .. } = what {
+            call.so_far.keeps_basis = self.keeps_overwritten(ino, &(offset..offset + len));
+        }
         self.note_writer(ino, asked.caller.session);
         call.step = Some(Step::Write(edit.clone()));
         self.act(Action::Write(id, edit));
         Ok(Next::Step)
+    }
+
+    /// Keeps what a write overwrites, if its store may be told by that. True if it does.
+    fn keeps_overwritten(&mut self, ino: Ino, range: &Range<u64>) -> bool {
+        let kept = self.overwrites(ino, range);
+        let version = self.stored_version(ino).filter(|_| !kept.is_empty());
+        let Some((version, container)) = version.zip(self.container(ino)) else { return false };
+        self.act(Action::KeepOverwritten(ino, container, version, kept));
+        true
     }
 
     /// The change with its final offset.
@@ -248,8 +260,8 @@ impl Host {
     ) -> Result<(), Refusal> {
         let (ino, container) = (edit.ino, edit.container);
         let is_emptied = matches!(edit.entry, Entry::Resized { size: 0, .. });
-        if is_emptied {
-            self.act(Action::BasisEmptied(ino, done.is_ok()));
+        if is_emptied || std::mem::take(&mut call.so_far.keeps_basis) {
+            self.act(Action::BasisChanged(ino, done.is_ok()));
         }
         let Err(Undone { refusal, is_logged }) = done else {
             let bytes = match edit.change {

@@ -225,6 +225,10 @@ impl Host {
             return self.go_on_inner(id, call, now).map(drop);
         }
         self.close_node(file.ino, file.way);
+        if !file.writable && self.handles.writer(file.ino).is_some() {
+            // What a writer has not closed is not for others, whoever else has read it.
+            return Ok(());
+        }
         let seal = Call::SealAtClose { ino: file.ino, caller: file.caller.clone() };
         self.begin_inner(id, call, seal, now).map(drop)
     }

@@ -350,6 +350,8 @@ struct SoFar {
     has_room: bool,
     has_evicted: bool,
     is_edited: bool,
+    /// What it overwrites is kept.
+    keeps_basis: bool,
     /// Data were unsealed that were on their way.
     is_unsealed: bool,
     /// It is a part of another call.

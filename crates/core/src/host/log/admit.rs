@@ -49,13 +49,14 @@ impl Host {
                 let range = offset..offset.saturating_add(data.len());
                 let size = place.old_size.max(range.end);
                 self.note_growth(place.ino, size, data.len());
-                self.note_unsealed(place.ino, now, false);
+                self.note_written(place.ino, &range, now);
                 self.change_data(&place, size, |file| file.write(range, place.old_size));
             }
             Entry::Resized { place, size } => {
                 self.note_growth(place.ino, size, 0);
                 let is_rewrite = size == 0 && self.is_worth_a_basis(place.ino);
-                self.note_unsealed(place.ino, now, is_rewrite);
+                let unsealed = || Unsealed::at(now, is_rewrite);
+                self.unsealed.entry(place.ino).or_insert_with(unsealed).written(&(0..0), now);
                 self.change_data(&place, size, |file| file.truncate(size, place.old_size));
             }
             Entry::Preserved { seq, range, .. } => {
@@ -79,8 +80,13 @@ impl Host {
         }
     }
 
-    fn note_unsealed(&mut self, ino: Ino, now: Time, is_rewrite: bool) {
-        self.unsealed.entry(ino).or_insert_with(|| Unsealed::at(now, is_rewrite));
+    fn note_written(&mut self, ino: Ino, range: &Range<u64>, now: Time) {
+        let begins = !self.unsealed.contains_key(&ino) && self.is_of_a_run(ino, range.start);
+        let unsealed = self.unsealed.entry(ino).or_insert_with(|| Unsealed::at(now, false));
+        match begins {
+            true => unsealed.begin_run(range.clone()),
+            false => unsealed.written(range, now),
+        }
     }
 
     /// What a write of `range` surely adds to the quotas of `ino`; `None` if nothing.

@@ -1,5 +1,6 @@
 //! How soon changes must be with the server: [`Lm`] by file, directory and mount.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use crate::host::Host;
@@ -10,6 +11,12 @@ use crate::persist::Lm;
 
 /// A file that is being rewritten is one change for this long.
 const REWRITE: Duration = Duration::from_secs(60);
+/// A program that writes on over a file does so no more after a pause this long.
+const PAUSE: Duration = Duration::from_secs(5);
+/// So many bytes, written one behind the other over a file, are a rewriting. Databases write less.
+const RUN_MIN: u64 = 1 << 20;
+/// Of what is overwritten so much is kept, from where it begins: a difference refers to no more.
+const KEPT_MAX: u64 = 4 << 20;
 
 /// Data of a file that are not sealed.
 #[derive(Clone, Debug)]
@@ -20,17 +27,49 @@ pub(in crate::host) struct Unsealed {
     by: Option<Caller>,
     /// A large file was emptied, and is being written anew.
     is_rewrite: bool,
+    /// Or it is being written over.
+    run: Option<Run>,
+}
+
+/// Writes over a large file of which all is here and the server has the same, one behind the other.
+/// So a program inserts bytes without emptying the file: it writes all that follows them anew.
+#[derive(Clone, Debug)]
+struct Run {
+    range: Range<u64>,
+    last: Time,
+}
+
+impl Run {
+    /// True if it is to be one change for now.
+    fn goes_on(&self, now: Time) -> bool {
+        self.range.end - self.range.start >= RUN_MIN && now.since(self.last) < PAUSE
+    }
 }
 
 impl Unsealed {
     /// Data that were written at `since`. `is_rewrite`: a large file was emptied by that.
     pub(in crate::host) fn at(since: Time, is_rewrite: bool) -> Unsealed {
-        Unsealed { since, by: None, is_rewrite }
+        Unsealed { since, by: None, is_rewrite, run: None }
+    }
+
+    /// The first of the data are a write of `range` over a large file.
+    pub(in crate::host) fn begin_run(&mut self, range: Range<u64>) {
+        self.run = Some(Run { range, last: self.since });
+    }
+
+    /// More data are written, in `range`.
+    pub(in crate::host) fn written(&mut self, range: &Range<u64>, now: Time) {
+        match &mut self.run {
+            Some(run) if run.range.end == range.start => {
+                (run.range.end, run.last) = (range.end, now);
+            }
+            _ => self.run = None,
+        }
     }
 
     /// Data that `by` had closed, as if it had not.
     pub(in crate::host) fn reopened(since: Time, by: Caller) -> Unsealed {
-        Unsealed { since, by: Some(by), is_rewrite: false }
+        Unsealed { since, by: Some(by), is_rewrite: false, run: None }
     }
 }
 
@@ -40,10 +79,37 @@ impl Host {
         self.unsealed.get(&ino).map(|unsealed| unsealed.since)
     }
 
+    /// True if a write over `ino` that begins at `offset` is the first of a run, or goes on with
+    /// one.
+    pub(in crate::host) fn is_of_a_run(&self, ino: Ino, offset: u64) -> bool {
+        match self.unsealed.get(&ino) {
+            Some(unsealed) => unsealed.run.as_ref().is_some_and(|run| run.range.end == offset),
+            None => {
+                let size = self.tree.peek(ino).map_or(0, |attr| attr.size);
+                offset < size && self.is_worth_writing_on(ino)
+            }
+        }
+    }
+
+    /// What of a write of `range` over `ino` is to be kept as the basis of its store: clean bytes
+    /// that the server has, near the beginning of a run.
+    pub(in crate::host) fn overwrites(&self, ino: Ino, range: &Range<u64>) -> Range<u64> {
+        let run = self.unsealed.get(&ino).and_then(|unsealed| unsealed.run.as_ref());
+        let first = run.map_or(range.start, |run| run.range.start);
+        let end = range.end.min(first.saturating_add(KEPT_MAX)).max(range.start);
+        let size = self.tree.peek(ino).map_or(0, |attr| attr.size);
+        match self.is_of_a_run(ino, range.start) {
+            true => range.start..end.min(size).max(range.start),
+            false => range.start..range.start,
+        }
+    }
+
     /// True if a process is writing `ino` anew: that is to be one change.
     pub(in crate::host) fn is_rewritten(&self, ino: Ino, now: Time) -> bool {
-        let is_new =
-            |unsealed: &Unsealed| unsealed.is_rewrite && now.since(unsealed.since) < REWRITE;
+        let is_new = |unsealed: &Unsealed| {
+            let goes_on = unsealed.run.as_ref().is_some_and(|run| run.goes_on(now));
+            (unsealed.is_rewrite || goes_on) && now.since(unsealed.since) < REWRITE
+        };
         self.unsealed.get(&ino).is_some_and(is_new)
             && !self.is_near_bound()
             && self.handles.writer(ino).is_some()

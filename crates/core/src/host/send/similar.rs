@@ -86,6 +86,14 @@ impl Host {
         self.clean_copy(ino).is_some_and(|copy| copy.size >= BASIS_MIN)
     }
 
+    /// The same, though a memory map may have changed some of them: the server takes no difference
+    /// from other bytes than its own.
+    pub(in crate::host) fn is_worth_writing_on(&self, ino: Ino) -> bool {
+        let size = self.tree.peek(ino).map_or(0, |attr| attr.size);
+        let file = self.files.get(&ino).filter(|file| file.is_valid(0..size, size));
+        size >= BASIS_MIN && file.is_some_and(|file| !file.is_ahead()) && !self.queue.has_data(ino)
+    }
+
     /// Other files of its directory that are called almost like `ino`, with their sizes.
     fn called_alike(&self, ino: Ino) -> impl Iterator<Item = (u64, Ino)> {
         let place = self.tree.place(ino);

@@ -428,7 +428,7 @@ fn a_truncation_by_name_is_done_even_if_it_cannot_be_sealed() {
     let edit = Call::Edit(EditCall { ino, by, what, kills_set_ids: false });
     let mut shell = Shell::failing(1, Refusal::NoSpace, false);
     assert!(shell.call(&mut core, edit).is_ok());
-    assert_eq!(shell.did, ["write", "BasisEmptied(Ino(5), true)", "append fails"]);
+    assert_eq!(shell.did, ["write", "BasisChanged(Ino(5), true)", "append fails"]);
     assert_eq!(core.tree.peek(Ino(5)).unwrap().size, 0);
     assert!(core.files[&Ino(5)].has_dirty(), "it is sealed later");
 }

@@ -127,6 +127,24 @@ fn a_file_that_is_written_anew_is_sealed_by_its_last_close() {
     assert!(!core.files[&Ino(5)].has_dirty());
 }
 
+/// Somebody who reads a file while it is written stored it with each close.
+#[test]
+fn a_reader_that_closes_seals_nothing_while_a_writer_has_the_file_open() {
+    let (mut core, writer) = written(Lm::default());
+    let mut shell = Shell::new();
+    let mut closes = |core: &mut Host, handle| {
+        core.opened(Ino(5));
+        shell.call(core, Call::Close(handle)).unwrap();
+        core.files[&Ino(5)].has_dirty()
+    };
+    let reader = || OpenFile::new(Ino(5), Way::Cached, caller());
+    let reads = core.handles.add(reader());
+    assert!(closes(&mut core, reads));
+    core.handles.remove(writer).unwrap();
+    let reads = core.handles.add(reader());
+    assert!(!closes(&mut core, reads), "nobody else will");
+}
+
 #[test]
 fn writes_of_maps_are_logged_first_and_a_failure_is_the_answer() {
     let (mut core, _) = written(Lm::default());
