@@ -35,5 +35,12 @@ else
     exit 1
 fi
 echo "setup: installing$missing"
-$as_root env DEBIAN_FRONTEND=noninteractive apt-get update -q
-$as_root env DEBIAN_FRONTEND=noninteractive $install
+# Without questions, and not for ever: a mirror that is silent is tried again and then given up.
+apt="timeout 1200 env DEBIAN_FRONTEND=noninteractive apt-get -q -o Acquire::Retries=3
+    -o Acquire::http::Timeout=30 -o Acquire::https::Timeout=30 -o DPkg::Lock::Timeout=300
+    -o Dpkg::Options::=--force-confold"
+$as_root $apt update </dev/null
+$as_root $apt install -y --no-install-recommends $missing </dev/null || {
+    echo "setup: apt-get failed; as root, run: apt-get update && $install" >&2
+    exit 1
+}

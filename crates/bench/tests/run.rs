@@ -225,7 +225,7 @@ fn what_a_kilobyte_costs_is_counted() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{said}");
     let lines = lines(dir.path());
-    assert_eq!(lines.len(), 8, "{lines:?}");
+    assert_eq!(lines.len(), 10, "{lines:?}");
     for line in &lines {
         assert!(line["figure"].as_f64().is_some_and(|kilobytes| kilobytes > 0.9), "{line}");
     }
