@@ -41,7 +41,8 @@ pub(crate) async fn tidy(mount: &Shared) {
             mount.host.lock().check_invariants();
         }
         mount.host.lock().shrink(mount.host.now());
-        if let Err(refusal) = mount.disk.note() {
+        let is_due = mount.host.lock().is_note_due(mount.host.now());
+        if is_due && let Err(refusal) = mount.disk.note() {
             tracing::warn!("the index of the cache is not up to date: {refusal}");
         }
         let in_doubt = mount.host.lock().is_in_doubt();

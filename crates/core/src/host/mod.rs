@@ -39,6 +39,7 @@ use crate::nouns::{
 use crate::persist::Lm;
 use crate::wire::Compare;
 
+use notes::NotedLast;
 pub use notes::Notes;
 pub use planted::Fault;
 pub use recover::{LeftDisk, LeftLog};
@@ -96,6 +97,7 @@ pub struct Host {
     used: BTreeSet<Ino>,
     /// Bytes of changes in the queue that are in files of their own.
     preserved: BTreeMap<u64, RangeSet>,
+    noted_last: NotedLast,
     /// Stores in the queue of which an earlier process left no data.
     lost_stores: BTreeSet<u64>,
     /// Changes in the queue for which the disk may have preserved bytes, logged or not.
@@ -249,6 +251,7 @@ impl Host {
             open: BTreeMap::new(),
             used: BTreeSet::new(),
             preserved: BTreeMap::new(),
+            noted_last: NotedLast::default(),
             lost_stores: BTreeSet::new(),
             preserving: BTreeSet::new(),
             scrap: BTreeSet::new(),

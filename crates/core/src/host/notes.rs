@@ -8,10 +8,25 @@
 //! after that place is not in it. So a process that dies anywhere leaves an index and a log that
 //! together say what it knew (`recover`).
 
+use std::time::Duration;
+
 use super::Host;
 use crate::host::action::{Load, Noted};
 use crate::host::cache::{FileData, FileNote, TreeNotes};
-use crate::nouns::{Dentry, Ino, Version};
+use crate::nouns::{Dentry, Ino, Time, Version};
+
+/// So many more inodes to note than at the last look are a burst, as when an archive is unpacked.
+const BURST: usize = 200;
+/// In a burst the index hears this long after the last time. Small new files that it does not know
+/// of need no containers on the disk, and many are gone by then.
+const BURST_LATE: Duration = Duration::from_secs(5);
+
+/// When the index heard last, and how many inodes it has not heard of since.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::host) struct NotedLast {
+    at: Time,
+    unnoted: usize,
+}
 
 /// What the index on disk lacks.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -39,6 +54,18 @@ impl Notes {
 }
 
 impl Host {
+    /// True if the index is to hear of what is known: ask once a second.
+    pub fn is_note_due(&mut self, now: Time) -> bool {
+        let unnoted = self.tree.unnoted();
+        let more = unnoted.saturating_sub(self.noted_last.unnoted);
+        let is_due = more < BURST || now.since(self.noted_last.at) >= BURST_LATE;
+        self.noted_last = match is_due {
+            true => NotedLast { at: now, unnoted: 0 },
+            false => NotedLast { unnoted, ..self.noted_last },
+        };
+        is_due
+    }
+
     /// What is to be noted. Call [`Host::noted`] afterwards, before the next of these.
     pub fn take_notes(&mut self) -> Notes {
         let tree = &self.tree;
@@ -98,5 +125,40 @@ impl Host {
             }
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nouns::Kind;
+    use crate::testing::attr;
+    use crate::wire::Node;
+
+    #[test]
+    fn the_index_hears_at_once_but_later_in_a_burst() {
+        let mut core = Host::new(10_000, 1);
+        let mut next = 10;
+        let mut learns = |core: &mut Host, many: usize| {
+            for _ in 0..many {
+                next += 1;
+                let node = Node { attr: attr(next, Kind::File, 1), target: None };
+                core.tree.install_node(node, Time::default());
+            }
+        };
+        let at = |secs| Time(Duration::from_secs(secs));
+        learns(&mut core, BURST - 1);
+        assert!(core.is_note_due(at(10)));
+        let notes = core.take_notes();
+        core.noted(&notes, true);
+        for secs in 11..15 {
+            learns(&mut core, BURST);
+            assert!(!core.is_note_due(at(secs)), "{secs}");
+        }
+        learns(&mut core, BURST);
+        assert!(core.is_note_due(at(15)), "not for ever");
+        learns(&mut core, BURST);
+        assert!(!core.is_note_due(at(16)));
+        assert!(core.is_note_due(at(17)), "the burst is over");
     }
 }

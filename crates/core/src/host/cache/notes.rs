@@ -78,6 +78,11 @@ impl Tree {
         Some(node)
     }
 
+    /// How many inodes are to be noted.
+    pub(crate) fn unnoted(&self) -> usize {
+        self.unnoted.nodes.len()
+    }
+
     /// What is to be noted; [`Tree::noted`] is called when it has been.
     pub(crate) fn take_notes(&mut self) -> TreeNotes {
         let unnoted = std::mem::take(&mut self.unnoted);
