@@ -41,7 +41,7 @@ pub(crate) async fn tidy(mount: &Shared) {
             mount.host.lock().check_invariants();
         }
         mount.host.lock().shrink(mount.host.now());
-        let is_due = mount.host.lock().is_note_due(mount.host.now());
+        let is_due = mount.host.lock().notes_now(mount.host.now());
         if is_due && let Err(refusal) = mount.disk.note() {
             tracing::warn!("the index of the cache is not up to date: {refusal}");
         }

@@ -54,8 +54,8 @@ impl Notes {
 }
 
 impl Host {
-    /// True if the index is to hear of what is known: ask once a second.
-    pub fn is_note_due(&mut self, now: Time) -> bool {
+    /// True if the index is to hear of what is known. Called once a second, it notes the turn.
+    pub fn notes_now(&mut self, now: Time) -> bool {
         let unnoted = self.tree.unnoted();
         let more = unnoted.saturating_sub(self.noted_last.unnoted);
         let is_due = more < BURST || now.since(self.noted_last.at) >= BURST_LATE;
@@ -148,17 +148,17 @@ mod tests {
         };
         let at = |secs| Time(Duration::from_secs(secs));
         learns(&mut core, BURST - 1);
-        assert!(core.is_note_due(at(10)));
+        assert!(core.notes_now(at(10)));
         let notes = core.take_notes();
         core.noted(&notes, true);
         for secs in 11..15 {
             learns(&mut core, BURST);
-            assert!(!core.is_note_due(at(secs)), "{secs}");
+            assert!(!core.notes_now(at(secs)), "{secs}");
         }
         learns(&mut core, BURST);
-        assert!(core.is_note_due(at(15)), "not for ever");
+        assert!(core.notes_now(at(15)), "not for ever");
         learns(&mut core, BURST);
-        assert!(!core.is_note_due(at(16)));
-        assert!(core.is_note_due(at(17)), "the burst is over");
+        assert!(!core.notes_now(at(16)));
+        assert!(core.notes_now(at(17)), "the burst is over");
     }
 }

@@ -377,7 +377,7 @@ impl World {
             let Mount { disk, core, now, .. } = &mut apps.mount;
             match what {
                 0 => disk.sync(core),
-                1 if core.is_note_due(*now) => drop(disk.note(core, *now)),
+                1 if core.notes_now(*now) => drop(disk.note(core, *now)),
                 2 => disk.rewrite_log(core, *now),
                 _ => {}
             }
