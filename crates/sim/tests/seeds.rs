@@ -83,10 +83,11 @@ fn what_sessions_do_goes_in_their_order() {
 /// (316371; with copies 300102). A file that had another quota meanwhile was counted wrong (with
 /// copies 316990). The simulator itself did not wait for a map's write (211960), took a log that
 /// lost an entry for one that nobody changed (215405), and did not know all removed files (311887).
+/// It applied a batch that had been answered, and its host knew nothing of that (718564).
 #[test]
 fn seeds_of_the_swarm_that_failed_once_end_as_they_should() {
     let seeds = [540, 2103, 1_883_036_632_219_810, 6149, 8031, 20_898, 11_015_767];
-    for seed in seeds.into_iter().chain([210_363, 211_960, 311_887]) {
+    for seed in seeds.into_iter().chain([210_363, 211_960, 311_887, 718_564]) {
         ends_well(seed, Options::default().swarm(seed));
     }
     ends_well(316_371, Options::default());
@@ -203,13 +204,14 @@ fn what_is_put_back_or_cloned_loses_nothing() {
 /// was believed, because a change in the directory was pending (323855). Two copies of a cache took
 /// the session from each other for ever (309400, 316976, 317740). The checker did not know that a
 /// file with pending changes is shown later (304205), nor that zeros stand behind the end of a file
-/// (322923). The simulator wrote to a file that no name leads to (326723).
+/// (322923), nor that what was written to a file without a name is gone with its last handle
+/// (710159). The simulator wrote to a file that no name leads to (326723).
 #[test]
 fn seeds_with_copies_that_failed_once_end_as_they_should() {
     let given = Options { copies: true, ..Options::default() };
     let small = [70, 173, 267, 294, 450, 664, 840, 1925, 20_012].into_iter();
     let small = small.chain([104_117, 109_092, 110_984, 116_000, 304_205, 309_400, 316_976]);
-    let small = small.chain([317_740, 322_923, 323_855, 326_723]);
+    let small = small.chain([317_740, 322_923, 323_855, 326_723, 710_159]);
     let large = [16, 102, 869, 1648, 1693, 1747, 2012, 2101, 2238, 2289, 3745, 3879];
     let larger = [53, 4150, 4239, 4881, 6976, 7778].map(|seed| 5_000_000 + seed);
     let largest = [1077, 4177, 5835, 9353, 10_133, 10_573, 1_000_146].map(|seed| 6_000_000 + seed);

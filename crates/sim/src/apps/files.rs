@@ -186,6 +186,11 @@ impl Apps {
         }
         // If it cannot be sealed now, the next chores seal it.
         self.mount.host_call(Call::Close(handle))?.ok();
+        let core = &self.mount.core;
+        let is_dirty = core.data_of(ino).is_some_and(|file| file.has_dirty());
+        if !core.is_open(ino) && !is_dirty {
+            self.mount.disk.acknowledged.closed(ino);
+        }
         self.mount.disk.acknowledged.act_for((closer.session, closer.process_group));
         self.caller = closer;
         self.is_to_push = true;

@@ -116,6 +116,14 @@ impl Acknowledged {
         }
     }
 
+    /// The last handle of `ino` is closed, and nothing of it waits. What was written while no name
+    /// led to it went nowhere, also if a server that was put back has its name again.
+    pub(crate) fn closed(&mut self, ino: Ino) {
+        if self.now.nameless.remove(&ino) {
+            self.now.unsealed.remove(&ino);
+        }
+    }
+
     /// What was written to files since their last seal: what is there of it must be this.
     pub(crate) fn written(&self) -> BTreeMap<Ino, BTreeMap<u64, u8>> {
         let known = |ino: &Ino, dirty: &BTreeSet<u64>| {
