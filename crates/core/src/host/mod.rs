@@ -95,13 +95,12 @@ pub struct Host {
     open: BTreeMap<Ino, u32>,
     /// Files that were used and whose use is not noted.
     used: BTreeSet<Ino>,
-    /// Bytes of changes in the queue that are in files of their own.
+    /// Bytes of changes in the queue that are in files of their own. An empty set stands for bytes
+    /// that may be there and are not logged.
     preserved: BTreeMap<u64, RangeSet>,
     noted_last: NotedLast,
     /// Stores in the queue of which an earlier process left no data.
     lost_stores: BTreeSet<u64>,
-    /// Changes in the queue for which the disk may have preserved bytes, logged or not.
-    preserving: BTreeSet<u64>,
     /// What nobody needs any more, until the shell takes it.
     scrap: BTreeSet<Scrap>,
     /// What the shell is removing of it.
@@ -253,7 +252,6 @@ impl Host {
             preserved: BTreeMap::new(),
             noted_last: NotedLast::default(),
             lost_stores: BTreeSet::new(),
-            preserving: BTreeSet::new(),
             scrap: BTreeSet::new(),
             going: BTreeSet::new(),
             forgetting: BTreeSet::new(),

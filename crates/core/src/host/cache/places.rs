@@ -56,7 +56,10 @@ impl Host {
         ContainerId(self.next_container - 1)
     }
 
-    fn queued_data(&self, ino: Ino) -> impl Iterator<Item = (u64, &DataChange)> {
+    pub(in crate::host) fn queued_data(
+        &self,
+        ino: Ino,
+    ) -> impl Iterator<Item = (u64, &DataChange)> {
         self.queue.iter().filter_map(move |(logged, _)| match &logged.change {
             Change::Data(data) if data.ino == ino => Some((logged.seq, data)),
             _ => None,
@@ -72,7 +75,7 @@ impl Host {
 
     /// A change of data has left the queue.
     pub(in crate::host) fn release_data(&mut self, seq: u64, data: &DataChange) {
-        if self.preserved.remove(&seq).is_some() | self.preserving.remove(&seq) {
+        if self.preserved.remove(&seq).is_some() {
             self.scrap_preserved(seq);
         }
         let is_current =
@@ -94,7 +97,7 @@ impl Host {
     pub(in crate::host) fn found_preserved(&mut self, seqs: Vec<u64>) {
         for seq in seqs {
             match self.queue.change(seq).is_some() {
-                true => drop(self.preserving.insert(seq)),
+                true => drop(self.preserved.entry(seq).or_default()),
                 false => self.scrap_preserved(seq),
             }
         }

@@ -121,7 +121,7 @@ impl Host {
         if let Some((seq, part)) = self.to_preserve(ino, &range).into_iter().next() {
             let range = part.start..part.end.min(part.start + PRESERVE_MAX);
             let part = Preserve { seq, ino, container, range };
-            self.preserving.insert(seq);
+            self.preserved.entry(seq).or_default();
             call.step = Some(Step::Preserve(part.clone()));
             self.act(Action::Preserve(id, part));
             return Ok(Next::Step);

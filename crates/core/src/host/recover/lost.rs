@@ -12,9 +12,10 @@ use super::LeftDisk;
 use super::begun::Damaged;
 use crate::host::Host;
 use crate::host::action::Now;
+use crate::host::cache::FileData;
 use crate::host::call::{Call, Settle};
 use crate::host::log::{Change, Covered, DataChange, Logged};
-use crate::nouns::{Outcome, RangeSet};
+use crate::nouns::{ContainerId, Ino, Outcome, RangeSet};
 use crate::refusal::Refusal;
 
 impl Host {
@@ -37,6 +38,16 @@ impl Host {
         });
         self.lost_stores = lost.map(|logged| logged.seq).collect();
         Ok(())
+    }
+
+    /// True if a container has pending data, and all of them are of stores that are lost.
+    pub(super) fn has_lost_only(&self, ino: Ino, container: ContainerId) -> bool {
+        let file = self.files.get(&ino).filter(|file| file.container() == container);
+        let is_unsealed = file.is_some_and(FileData::has_dirty);
+        let mut stores =
+            self.queued_data(ino).filter(|(_, data)| data.container == container).peekable();
+        let has_stores = stores.peek().is_some();
+        has_stores && !is_unsealed && stores.all(|(seq, _)| self.lost_stores.contains(&seq))
     }
 
     /// The call that refuses stores whose data the disk has lost, if there are any.

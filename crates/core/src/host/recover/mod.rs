@@ -159,15 +159,21 @@ impl Host {
         if self.has_planted(Fault::RedoesNothing) {
             return Ok(());
         }
+        // A container that is lost is not made again in part: the next process, which may come
+        // before the store is refused, is to find it lost, too.
+        let is_needed = |ino, container| {
+            self.needs_container(ino, container)
+                && (disk.has_container(ino, container) || !self.has_lost_only(ino, container))
+        };
+        let steps = redo(entries).into_iter();
+        let needed: Vec<_> =
+            steps.filter(|((ino, container), _)| is_needed(*ino, *container)).collect();
         for place in entries.iter().filter_map(Entry::place) {
             if self.needs_container(place.ino, place.container) {
                 disk.mark_unsynced(place.ino, place.container);
             }
         }
-        let steps = redo(entries).into_iter();
-        let mut needed =
-            steps.filter(|((ino, container), _)| self.needs_container(*ino, *container));
-        needed.try_for_each(|(key, step)| disk.redo(key, step))
+        needed.into_iter().try_for_each(|(key, step)| disk.redo(key, step))
     }
 
     /// Cuts off what containers have behind the ends of their files: nobody logged it.

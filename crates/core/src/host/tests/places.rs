@@ -8,6 +8,21 @@ use crate::host::action::{Action, CallId, Done, Event};
 use crate::host::cache::Scrap;
 use crate::host::log::Entry;
 
+/// Makes file 5 as change 1, and stores 100 bytes of it as change 2.
+fn store(core: &mut Host) {
+    create(core);
+    write(core, 5, 0..100);
+    seal(core, 5);
+}
+
+/// Both are done.
+fn settle_store(core: &mut Host) {
+    for seq in [1, 2] {
+        let done = Outcome::Done { touched: vec![attr(5, Kind::File, seq + 1)] };
+        settle(core, seq, &done);
+    }
+}
+
 /// The timer closes a file into a change while somebody is about to write over what it has.
 /// Proves S23.4.
 #[test]
@@ -32,9 +47,7 @@ fn what_became_a_change_meanwhile_is_not_written_over_before_it_is_preserved() {
 #[test]
 fn a_container_ends_where_its_file_does_if_the_rest_is_preserved() {
     let mut core = core();
-    create(&mut core);
-    write(&mut core, 5, 0..100);
-    seal(&mut core, 5);
+    store(&mut core);
     let end = |core: &Host| core.ends().first().map(|(_, size)| *size);
     assert_eq!(end(&core), Some(100));
     let emptied = |core: &mut Host| {
@@ -59,9 +72,7 @@ fn what_was_preserved_is_removed_only_by_the_sweep_which_syncs_the_log_first() {
     let id = CallId(1);
     core.handle(Event::Call { id, call: write_call(handle, 10, 4) }, NOW);
     assert!(matches!(core.poll_action(), Some(Action::Preserve(..))));
-    let done = |counter| Outcome::Done { touched: vec![attr(5, Kind::File, counter)] };
-    settle(&mut core, 1, &done(2));
-    settle(&mut core, 2, &done(3));
+    settle_store(&mut core);
     let preserved = [Scrap::Preserved(2)];
     assert_eq!(core.take_scrap(), preserved.into(), "some of it may be there already");
     core.handle(Event::Done { id, done: Ok(Done::Preserved(vec![9])) }, NOW);
@@ -73,13 +84,9 @@ fn what_was_preserved_is_removed_only_by_the_sweep_which_syncs_the_log_first() {
 #[test]
 fn what_an_earlier_process_preserved_goes_with_its_change() {
     let mut core = core();
-    create(&mut core);
-    write(&mut core, 5, 0..100);
-    seal(&mut core, 5);
+    store(&mut core);
     core.found_preserved(vec![1, 2, 77]);
     assert_eq!(core.take_scrap(), [Scrap::Preserved(77)].into(), "the others are pending");
-    let done = |counter| Outcome::Done { touched: vec![attr(5, Kind::File, counter)] };
-    settle(&mut core, 1, &done(2));
-    settle(&mut core, 2, &done(3));
+    settle_store(&mut core);
     assert!(core.take_scrap().contains(&Scrap::Preserved(2)));
 }

@@ -22,6 +22,7 @@ struct Remains {
     is_doubted: bool,
     lives: u32,
     preserved: Vec<u64>,
+    durable: usize,
 }
 
 impl Remains {
@@ -34,7 +35,7 @@ impl Remains {
         self.lives = lives;
         let mut next = core();
         next.number_containers(u64::from(lives) << 32);
-        let log = LeftLog { entries: self.log.clone(), first_unsynced: 0, lost_power };
+        let log = LeftLog { entries: self.log.clone(), first_unsynced: self.durable, lost_power };
         next.recover(self, log, Time::default())?;
         Ok(next)
     }
@@ -316,4 +317,62 @@ fn a_store_whose_data_are_lost_is_refused_by_its_host() {
     let (_, mut log) = stored(Payload::Inline(vec![7; 10]));
     log.retain(|entry| !matches!(entry, Entry::Settled { seq: 2, .. }));
     assert!(!lost(&log, None, &[]), "the log has all of it");
+}
+
+/// Makes and stores inode 6, of which the log has all bytes. Its container.
+fn clean_file(core: &mut Host, log: &mut Vec<Entry>) -> (Ino, ContainerId) {
+    let record = Record::Create {
+        parent: Ino::ROOT,
+        name: Name::new("b").unwrap(),
+        ino: Ino(6),
+        node: NewNode::File,
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+    };
+    let mut seqs = Vec::new();
+    let time = Timestamp::default();
+    for step in 0..3 {
+        let entry = match step {
+            0 => core.draft_change(record.clone(), Caller::default(), time),
+            1 => core.draft_write(Ino(6), 0, Payload::Inline(vec![6; 10]), time).unwrap(),
+            _ => core.draft_seal(Ino(6), Caller::default()).unwrap(),
+        };
+        core.admit(entry.clone(), Time::default());
+        seqs.extend(entry.change().map(|logged| logged.seq));
+        log.push(entry);
+    }
+    let key = (Ino(6), core.files[&Ino(6)].container());
+    for (seq, counter) in seqs.into_iter().zip(4..) {
+        let touched = vec![Attr { size: 10, ..attr(6, Kind::File, counter) }];
+        log.push(Entry::Settled { seq, outcome: Box::new(Outcome::Done { touched }) });
+    }
+    key
+}
+
+/// A process found that a container was gone, wrote what the log had of it into a new one, and died
+/// before it had refused the store. The next one sent the rest as zeros.
+#[test]
+fn a_lost_store_is_lost_for_the_next_process_too() {
+    let (mut before, mut log) = stored(Payload::Inline(vec![7; 10]));
+    for (at, data) in [(20, Payload::Inline(vec![8; 4])), (30, Payload::Durable { len: 4 })] {
+        let written = before.draft_write(Ino(5), at, data, Timestamp::default()).unwrap();
+        before.admit(written.clone(), Time::default());
+        log.push(written);
+    }
+    let store = before.draft_seal(Ino(5), Caller::default()).unwrap();
+    before.admit(store.clone(), Time::default());
+    log.push(store);
+    let clean = clean_file(&mut before, &mut log);
+    let left = Remains { durable: log.len(), log, ..Remains::default() };
+    for lives in 0..MANY {
+        let mut disk = left.clone();
+        let is_done = disk.recover(lives, false).is_ok();
+        let mut next = disk.recover(MANY, false).unwrap();
+        assert!(next.refuse_lost(NOW).is_some(), "after {lives} changes of the disk");
+        assert!(disk.containers.contains_key(&clean), "what is clean and in the log is here");
+        if is_done {
+            break;
+        }
+    }
 }
