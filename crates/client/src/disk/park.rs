@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use segue_core::host::call::{Kept, KeptAs};
-use segue_core::host::log::{Change, DataChange, Logged};
+use segue_core::host::log::{Change, Logged};
 use segue_core::refusal::Refusal;
 use serde::Deserialize;
 
@@ -92,33 +92,19 @@ fn refused(path: &Path) -> Conflict {
     }
 }
 
-fn copy(data: &DataChange, source: &Source<'_>, file: &File) -> io::Result<()> {
-    for range in &data.ranges {
+/// Copies these parts of a change. What cannot be read is an error, or `may_lack`: then a hole.
+fn copy(parts: &[Range<u64>], source: &Source<'_>, path: &Path, may_lack: bool) -> io::Result<()> {
+    let file = File::create(path)?;
+    for range in parts {
         let mut at = range.start;
         while at < range.end {
-            let len = usize::try_from((range.end - at).min(STEP)).unwrap_or(1 << 20);
-            let bytes = source.read(at, len)?;
-            file.write_all_at(&bytes, at)?;
-            at += bytes.len() as u64;
-        }
-    }
-    file.sync_all()
-}
-
-/// Copies what is left of data of which some are lost: nothing where nothing is.
-fn copy_left(data: &DataChange, source: &Source<'_>, path: &Path) -> io::Result<()> {
-    let left: Vec<Range<u64>> = data.ranges.iter().flat_map(|part| source.left(part)).collect();
-    if left.is_empty() {
-        return Ok(());
-    }
-    let file = File::create(path)?;
-    for part in left {
-        let mut at = part.start;
-        while at < part.end {
-            let len = (part.end - at).min(STEP);
+            let len = (range.end - at).min(STEP);
             match source.read(at, usize::try_from(len).unwrap_or(1 << 20)) {
                 Ok(bytes) => file.write_all_at(&bytes, at)?,
-                Err(error) => tracing::error!("{}: bytes at {at}: {error}", path.display()),
+                Err(error) if may_lack => {
+                    tracing::error!("{}: bytes at {at} are lost: {error}", path.display());
+                }
+                Err(error) => return Err(error),
             }
             at += len;
         }
@@ -217,10 +203,12 @@ impl CacheDisk {
             return Ok(());
         };
         let path = self.for_user.refused.directory.join(format!("{}.data", logged.seq));
-        let copied = match refusal {
-            Refusal::Lost => copy_left(data, source, &path),
-            _ => copy(data, source, &File::create(&path)?),
-        };
+        let is_lost = refusal == Refusal::Lost;
+        let parts = if is_lost { source.left(data) } else { data.ranges.clone() };
+        if is_lost && parts.is_empty() {
+            return Ok(());
+        }
+        let copied = copy(&parts, source, &path, is_lost);
         if copied.is_err() {
             // A part is of no use, and takes the room that is missing.
             std::fs::remove_file(&path).ok();

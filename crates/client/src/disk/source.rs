@@ -27,12 +27,13 @@ impl Source<'_> {
         self.disk.host.lock().preserved(self.seq)
     }
 
-    /// The parts of `range` that are somewhere.
-    pub(crate) fn left(&self, range: &Range<u64>) -> Vec<Range<u64>> {
-        match self.has_container {
-            true => vec![range.clone()],
-            false => self.preserved().within(range.clone()).collect(),
+    /// The parts of the change that are somewhere, though some of it is lost.
+    pub(crate) fn left(&self, data: &DataChange) -> Vec<Range<u64>> {
+        if self.has_container {
+            return data.ranges.clone();
         }
+        let preserved = self.preserved();
+        data.ranges.iter().flat_map(|range| preserved.within(range.clone())).collect()
     }
 
     /// `len` bytes at `offset`.

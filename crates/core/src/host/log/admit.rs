@@ -56,7 +56,7 @@ impl Host {
                 self.note_growth(place.ino, size, 0);
                 let is_rewrite = size == 0 && self.is_worth_a_basis(place.ino);
                 let unsealed = || Unsealed::at(now, is_rewrite);
-                self.unsealed.entry(place.ino).or_insert_with(unsealed).written(&(0..0), now);
+                self.unsealed.entry(place.ino).or_insert_with(unsealed).end_run();
                 self.change_data(&place, size, |file| file.truncate(size, place.old_size));
             }
             Entry::Preserved { seq, range, .. } => {

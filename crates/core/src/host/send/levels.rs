@@ -57,13 +57,18 @@ impl Unsealed {
         self.run = Some(Run { range, last: self.since });
     }
 
+    /// The file is cut.
+    pub(in crate::host) fn end_run(&mut self) {
+        self.run = None;
+    }
+
     /// More data are written, in `range`.
     pub(in crate::host) fn written(&mut self, range: &Range<u64>, now: Time) {
         match &mut self.run {
             Some(run) if run.range.end == range.start => {
                 (run.range.end, run.last) = (range.end, now);
             }
-            _ => self.run = None,
+            _ => self.end_run(),
         }
     }
 
