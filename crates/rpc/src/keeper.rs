@@ -131,7 +131,8 @@ impl Keeper {
             let wait = match setback {
                 Setback::Replaced(why) => {
                     let wait = of_copies.next(random());
-                    tracing::warn!(host = %self.target.host, %why, ?wait, "replaced");
+                    let host = &self.target.host;
+                    tracing::warn!(%host, %why, ?wait, "another process has this cache");
                     let since = *offline_since.get_or_insert_with(Instant::now);
                     self.publisher.publish(LinkState::Offline { since, why }, None);
                     // However many calls wait: both copies have some.

@@ -379,7 +379,7 @@ fn containers(cache: &Path, ino: u64) -> Vec<PathBuf> {
 
 /// Somebody removes files of the cache directory while no mount uses it. A store whose data are
 /// gone was sent as zeros. Now it goes nowhere, the user is told, and nothing waits for it.
-/// Proves S13.9.
+/// Proves S13.11.
 #[test]
 fn a_store_whose_data_are_gone_is_told_of_and_holds_up_nothing() {
     let Some(world) = World::new() else { return };

@@ -94,8 +94,8 @@ fn a_kilobyte_in_64_mib_costs_a_few() {
 }
 
 /// A program inserts bytes by writing on over a file, and pauses for less than five seconds now and
-/// then: that is one change. A database that writes here and there is stored every five seconds.
-/// Proves S6.16.
+/// then: that is one change.
+/// Proves S6.17.
 #[test]
 fn a_file_that_is_written_over_shows_what_it_was() {
     let Some(world) = World::new() else { return };
