@@ -131,13 +131,14 @@ impl World {
     }
 
     /// A shell script that runs a command in a mount namespace of its own, without the mounts of
-    /// other tests: these would be held by it, or would be asked by `segue status` and the like.
+    /// other tests and of who runs the tests: these would be held by it, or would be asked by
+    /// `segue status` and the like.
     pub(crate) fn alone(&self) -> PathBuf {
         let (path, top) = (self.bed.dir().join("alone"), self.bed.dir().display());
         let script = format!(
             r#"exec unshare -m --propagation private sh -euc '
-                sed -n "s|^[^ ]* [^ ]* [^ ]* [^ ]* \([^ ]*\) .*|\1|p" /proc/self/mountinfo |
-                    grep /segue-bed- | grep -v "^{top}/" | xargs -r -n1 umount -l 2>&- || :
+                awk "\$5 ~ /segue-bed-/ || / - fuse.segue / {{ print \$5 }}" /proc/self/mountinfo |
+                    grep -v "^{top}/" | xargs -r -n1 umount -l 2>&- || :
                 exec "$@"' sh "$@"
 "#
         );
