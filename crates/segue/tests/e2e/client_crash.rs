@@ -466,6 +466,8 @@ fn overwritten_bytes_are_durable_before_what_is_written_over_them() {
     drop((file, mount));
     let recording = disk.recording();
     let longer = [&first[..], &more].concat();
+    // The kernel sends a write in two calls if it begins within a page that it does not hold.
+    let part = longer[..first.len().next_multiple_of(4096)].to_vec();
     let last = [&over[..], &longer[over.len()..]].concat();
     let syncs = recording.syncs(from..recording.end());
     assert!(!syncs.is_empty(), "nothing was synced");
@@ -474,7 +476,7 @@ fn overwritten_bytes_are_durable_before_what_is_written_over_them() {
         let cache = world.local(&format!("cache-{sync}"));
         put_after_power_loss(&recording.image(sync + 1, Fate::Lost), &cache);
         for found in recovered(&world, &cache, sync as u64).values() {
-            let is_state = [&first, &longer, &last].contains(&found);
+            let is_state = [&first, &part, &longer, &last].contains(&found);
             assert!(is_state, "after sync {sync}: {} bytes that never stood there", found.len());
             compared += 1;
         }
