@@ -7,7 +7,7 @@ use std::ops::Range;
 
 use super::LeftDisk;
 use crate::host::Host;
-use crate::host::log::{Entry, Redo, lacking};
+use crate::host::log::{DataChange, Entry, Redo, lacking, replay};
 use crate::host::planted::Fault;
 use crate::nouns::{ContainerId, Ino};
 
@@ -20,7 +20,8 @@ pub(super) struct Begun {
     pub(super) damaged: Damaged,
     /// Which entries of the log they are.
     pub(super) entries: Vec<usize>,
-    /// There is one, and it is the last entry of the log.
+    /// The log without the last entry, if that is one of them.
+    log: Vec<Entry>,
     is_last: bool,
 }
 
@@ -31,6 +32,39 @@ pub(super) struct Damaged {
     pub(super) written: Vec<((Ino, ContainerId), Range<u64>)>,
     /// Preserved of these changes.
     pub(super) preserved: Vec<u64>,
+    /// What was written and not stored, with all that is lacking of it.
+    pub(super) unsealed: Vec<DataChange>,
+}
+
+impl Damaged {
+    /// Finds what is lacking of unsealed data in `entries`, which are all but a last one that was
+    /// only begun.
+    fn find_unsealed(&mut self, entries: &[Entry]) {
+        let is_lacking = |data: &DataChange| {
+            let key = (data.ino, data.container);
+            let is_of = |(of, range): &(_, Range<u64>)| {
+                *of == key && data.ranges.iter().any(|written| overlap(written, range))
+            };
+            self.written.iter().any(is_of)
+        };
+        self.unsealed = replay(entries).unsealed.into_iter().filter(is_lacking).collect();
+    }
+
+    /// Says of `unsealed` data that they are to be stored as they were, lost bytes included.
+    pub(super) fn amend(&self, unsealed: &mut Vec<DataChange>) {
+        unsealed.retain(|data| !self.has_unsealed(data.ino));
+        unsealed.extend(self.unsealed.iter().cloned());
+    }
+
+    /// True if unsealed data of `ino` are lacking.
+    pub(super) fn has_unsealed(&self, ino: Ino) -> bool {
+        self.unsealed.iter().any(|data| data.ino == ino)
+    }
+}
+
+/// True if two ranges have bytes in common.
+pub(super) fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
+    a.start < b.end && b.start < a.end
 }
 
 /// The first entry of which the disk lacks data.
@@ -72,21 +106,30 @@ pub(super) fn take_out<D: LeftDisk>(
     let mut begun = Begun::default();
     let mut left: Vec<usize> = (0..entries.len()).collect();
     while let Some(first) = first_lacking(disk, entries, first_unsynced)? {
-        // It stands last, unless the disk is damaged: the log is locked until a change is done.
-        begun.is_last = begun.entries.is_empty() && first + 1 == entries.len();
-        begun.entries.push(left.remove(first));
+        if begun.entries.is_empty() {
+            begun.log = entries.clone();
+        }
+        let index = left.remove(first);
+        // The log is locked until a change is done, so all others are damage of the disk.
+        let is_last = index + 1 == begun.log.len();
+        begun.entries.push(index);
+        begun.is_last |= is_last;
         match entries.remove(first) {
             Entry::Written { place, offset, data } => {
                 let range = offset..offset.saturating_add(data.len());
-                if !begun.is_last {
+                if !is_last {
                     begun.damaged.written.push(((place.ino, place.container), range.clone()));
                 }
                 begun.ranges.push((place.ino, range));
             }
-            Entry::Preserved { seq, .. } if !begun.is_last => begun.damaged.preserved.push(seq),
+            Entry::Preserved { seq, .. } if !is_last => begun.damaged.preserved.push(seq),
             _ => {}
         }
     }
+    if begun.is_last {
+        begun.log.pop();
+    }
+    begun.damaged.find_unsealed(&begun.log);
     Ok(begun)
 }
 
@@ -96,8 +139,7 @@ impl Host {
     pub(super) fn forget_begun<D: LeftDisk>(
         &mut self,
         disk: &mut D,
-        begun: Begun,
-        entries: &[Entry],
+        begun: &Begun,
     ) -> Result<(), D::Error> {
         for (ino, range) in &begun.ranges {
             self.spoil_begun(disk, *ino, range.clone())?;
@@ -105,12 +147,11 @@ impl Host {
         if self.has_planted(Fault::ForgetsBegun) {
             begun.ranges.iter().try_for_each(|(ino, _)| disk.forget_file(*ino))?;
         } else if !self.has_planted(Fault::BelievesBegun) {
-            let all = entries.len() + begun.entries.len();
             let notes = self.take_notes();
-            disk.note(&notes, all - usize::from(begun.is_last))?;
+            disk.note(&notes, begun.log.len())?;
             self.noted(&notes, true);
         }
-        if begun.is_last { disk.cut_log(entries) } else { Ok(()) }
+        if begun.is_last { disk.cut_log(&begun.log) } else { Ok(()) }
     }
 
     /// A change of `range` was begun, and is not done.

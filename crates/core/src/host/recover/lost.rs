@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::LeftDisk;
-use super::begun::Damaged;
+use super::begun::{Damaged, overlap};
 use crate::host::Host;
 use crate::host::action::Now;
 use crate::host::cache::FileData;
@@ -76,7 +76,7 @@ fn is_lacking<D: LeftDisk>(
     let in_log = covered.get(&key);
     let is_logged = |range: &Range<u64>| in_log.is_some_and(|log| log.contains(range.clone()));
     let overlaps = |(of, lost): &((_, _), Range<u64>)| {
-        *of == key && here.iter().any(|range| range.start < lost.end && lost.start < range.end)
+        *of == key && here.iter().any(|range| overlap(range, lost))
     };
     damaged.written.iter().any(overlaps)
         || !disk.has_container(key.0, key.1) && !here.iter().all(is_logged)

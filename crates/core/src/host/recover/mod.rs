@@ -113,6 +113,7 @@ impl Host {
         let noted = left_of(noted, &begun.entries);
         let files = self.load_needs(disk, needs(&entries, noted));
         let mut unsealed = self.take_in_log(entries.clone(), noted, &files, now);
+        begun.damaged.amend(&mut unsealed);
         // Before anything is written again: what was evicted would be made anew, with holes.
         let covered = covered_by(&entries);
         let is_there = |ino, id| disk.has_container(ino, id);
@@ -124,9 +125,11 @@ impl Host {
             self.cut_containers(disk)?;
         }
         if !begun.ranges.is_empty() {
-            self.forget_begun(disk, begun, &entries)?;
+            self.forget_begun(disk, &begun)?;
         }
-        self.seal_left(disk, unsealed, lost_power, now)?;
+        let sealed = self.seal_left(disk, unsealed, lost_power, now)?;
+        let is_lost = |(_, ino): &(u64, Ino)| begun.damaged.has_unsealed(*ino);
+        self.lost_stores.extend(sealed.into_iter().filter(is_lost).map(|(seq, _)| seq));
         self.found_preserved(disk.preserved()?);
         // Not before: what was not synced must be known to be in doubt until it was looked at.
         if lost_power && (!self.is_in_doubt() || self.has_planted(Fault::ForgetsDoubt)) {
@@ -186,14 +189,15 @@ impl Host {
         Ok(())
     }
 
-    /// Seals data that no process has sealed.
+    /// Seals data that no process has sealed. Returns the seqs of the stores, and their files.
     fn seal_left<D: LeftDisk>(
         &mut self,
         disk: &mut D,
         unsealed: Vec<DataChange>,
         lost_power: bool,
         now: Time,
-    ) -> Result<(), D::Error> {
+    ) -> Result<Vec<(u64, Ino)>, D::Error> {
+        let mut sealed = Vec::new();
         let says_so = lost_power && !self.has_planted(Fault::HidesItsLoss);
         for data in unsealed {
             if self.seqs_left() == 0 {
@@ -201,8 +205,9 @@ impl Host {
             }
             let entry = self.draft_leftover(data, Caller::nobody(), says_so);
             disk.append(&entry)?;
+            sealed.extend(entry.change().map(|logged| (logged.seq, logged.change.ino())));
             self.admit(entry, now);
         }
-        Ok(())
+        Ok(sealed)
     }
 }

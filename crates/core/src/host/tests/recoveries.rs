@@ -376,3 +376,34 @@ fn a_lost_store_is_lost_for_the_next_process_too() {
         }
     }
 }
+
+/// A disk lost the middle of what was written and not stored. The entry about it was taken out, and
+/// the file was stored without those bytes as if it was whole; at its end it was shorter, too.
+#[test]
+fn unsealed_data_that_the_disk_lacks_in_part_are_refused() {
+    let (mut before, mut log) = stored(Payload::Inline(vec![7; 10]));
+    let lost = Payload::Summed { len: 4, sums: vec![9] };
+    for (at, data) in [(10, Payload::Inline(vec![8; 4])), (14, lost), (0, Payload::Inline(vec![3]))]
+    {
+        let written = before.draft_write(Ino(5), at, data, Timestamp::default()).unwrap();
+        before.admit(written.clone(), Time::default());
+        log.push(written);
+    }
+    let key = (Ino(5), before.files[&Ino(5)].container());
+    let mut left = Remains { log, ..Remains::default() };
+    left.containers.insert(key, vec![7; 10]);
+    for lives in 0..MANY {
+        let mut disk = left.clone();
+        let is_done = disk.recover(lives, false).is_ok();
+        let mut next = disk.recover(MANY, false).unwrap();
+        let stores = next.queue.iter().filter_map(|(logged, _)| match &logged.change {
+            Change::Data(data) => Some((data.size, data.ranges.clone())),
+            Change::Record(_) => None,
+        });
+        assert_eq!(stores.collect::<Vec<_>>(), [(18, vec![0..1, 10..18])], "{lives}");
+        assert!(next.refuse_lost(NOW).is_some(), "after {lives} changes of the disk");
+        if is_done {
+            break;
+        }
+    }
+}
