@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::lifetime::Known;
 use super::tree::{NodeEntry, Tree};
-use crate::nouns::{Ino, Time, Timestamp, Version};
+use crate::host::Host;
+use crate::host::log::Change;
+use crate::nouns::{Ino, Record, Time, Timestamp, Version};
 use crate::persist::{self, Lm};
 
 /// Names and values of extended attributes.
@@ -22,6 +24,25 @@ pub struct Xattrs {
     pub is_old: bool,
 }
 
+impl Host {
+    /// The server says what the extended attributes of `ino` are as of `change`, before the changes
+    /// that wait for it.
+    pub(in crate::host) fn told_xattrs(&mut self, ino: Ino, change: Version, mut map: XattrMap) {
+        for (logged, _) in self.queue.iter() {
+            match &logged.change {
+                Change::Record(Record::SetXattr { ino: of, name, value }) if *of == ino => {
+                    map.insert(name.clone(), value.clone());
+                }
+                Change::Record(Record::RemoveXattr { ino: of, name }) if *of == ino => {
+                    map.remove(name);
+                }
+                _ => {}
+            }
+        }
+        self.tree.install_xattrs(ino, change, map);
+    }
+}
+
 impl Tree {
     /// Extended attributes of `ino`.
     pub fn xattrs(&self, ino: Ino, now: Time) -> Known<&XattrMap> {
@@ -34,9 +55,9 @@ impl Tree {
         }
     }
 
-    /// The server says what the extended attributes of `ino` are as of `change`. An answer that an
-    /// outcome has overtaken is old.
-    pub fn install_xattrs(&mut self, ino: Ino, change: Version, map: XattrMap) {
+    /// As of `change` the extended attributes of `ino` were these. An answer that an outcome has
+    /// overtaken is old.
+    fn install_xattrs(&mut self, ino: Ino, change: Version, map: XattrMap) {
         let Some(node) = self.nodes.get_mut(&ino) else { return };
         let is_known = node.xattrs.as_ref().is_some_and(|known| !known.is_old);
         let is_old = change < node.attr.change;
@@ -76,8 +97,31 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::nouns::Kind;
+    use crate::nouns::{Caller, Kind};
     use crate::testing::attr;
+
+    /// After a restart nothing was known but the pending change, and its attribute was not seen.
+    #[test]
+    fn what_waits_for_the_server_is_seen_over_what_that_says() {
+        let mut host = Host::new(100, 1);
+        host.reserve_seqs(10);
+        let (ino, now) = (Ino(5), Time::default());
+        let node = crate::wire::Node { attr: attr(5, Kind::File, 1), target: None };
+        host.tree.install_node(node, now);
+        let records = [
+            Record::SetXattr { ino, name: b"user.a".to_vec(), value: b"new".to_vec() },
+            Record::RemoveXattr { ino, name: b"user.b".to_vec() },
+            Record::SetXattr { ino: Ino(6), name: b"user.c".to_vec(), value: b"other".to_vec() },
+        ];
+        for record in records {
+            let entry = host.draft_change(record, Caller::default(), Timestamp::default());
+            host.admit(entry, now);
+        }
+        let told = [(b"user.b".to_vec(), b"old".to_vec()), (b"user.d".to_vec(), b"old".to_vec())];
+        host.told_xattrs(ino, Version { epoch: 1, counter: 1 }, told.into());
+        let seen = [(b"user.a".to_vec(), b"new".to_vec()), (b"user.d".to_vec(), b"old".to_vec())];
+        assert_eq!(host.tree.xattrs(ino, now), Known::Fresh(&seen.into()));
+    }
 
     #[test]
     fn those_of_an_older_version_are_kept_for_when_nobody_can_be_asked() {

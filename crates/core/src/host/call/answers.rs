@@ -30,7 +30,7 @@ impl Host {
             Look::Xattrs(ino) => Some(told.and_then(|told| {
                 let Fact::Xattrs(told) = told.fact else { return Err(Refusal::Protocol) };
                 let map = told.values.into_iter().collect();
-                self.tree.install_xattrs(*ino, told.change, map);
+                self.told_xattrs(*ino, told.change, map);
                 Ok(())
             })),
             Look::Same(files) => Some(told.and_then(|told| {
