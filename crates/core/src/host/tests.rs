@@ -49,17 +49,22 @@ fn version(counter: u64) -> Version {
 }
 
 fn create(core: &mut Host) {
+    create_as(core, Ino(5), "a");
+}
+
+fn create_as(core: &mut Host, ino: Ino, name: &str) -> Entry {
     let record = Record::Create {
         parent: Ino::ROOT,
-        name: Name::new("a").unwrap(),
-        ino: Ino(5),
+        name: Name::new(name).unwrap(),
+        ino,
         node: NewNode::File,
         mode: 0o644,
         uid: 0,
         gid: 0,
     };
     let entry = core.draft_change(record, Caller::default(), Timestamp::default());
-    core.admit(entry, Time::default());
+    core.admit(entry.clone(), Time::default());
+    entry
 }
 
 fn draft_write(core: &mut Host, ino: u64, range: Range<u64>, time: Timestamp) -> Entry {

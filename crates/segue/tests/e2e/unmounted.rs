@@ -6,13 +6,10 @@ use serde_json::Value;
 use crate::tree::noise;
 use crate::world::{Ended, World, arg, end, save};
 
-/// Runs `segue WORDS` where no mount is seen: root's commands are about those of all tests.
+/// Runs `segue WORDS` where only mounts of this test are seen.
 fn alone(world: &World, words: &[&str]) -> Ended {
-    let script = "for point in $(awk '/ - fuse.segue /{print $5}' /proc/self/mountinfo); do
-        umount -l $point; done; exec \"$@\"";
-    let mut command = world.a.command("unshare");
-    command.args(["--mount", "--propagation", "private", "sh", "-c", script, "sh"]);
-    command.arg(env!("CARGO_BIN_EXE_segue"));
+    let mut command = world.a.command("sh");
+    command.args([arg(&world.alone()), env!("CARGO_BIN_EXE_segue")]);
     end(command.args(words))
 }
 

@@ -25,17 +25,15 @@ pub struct Xattrs {
 }
 
 impl Host {
-    /// The server says what the extended attributes of `ino` are as of `change`, before the changes
-    /// that wait for it.
+    /// The server says that the extended attributes of `ino` are `map` as of `change`. It does not
+    /// have the changes in the queue, and these are made to them first.
     pub(in crate::host) fn told_xattrs(&mut self, ino: Ino, change: Version, mut map: XattrMap) {
-        for (logged, _) in self.queue.iter() {
-            match &logged.change {
-                Change::Record(Record::SetXattr { ino: of, name, value }) if *of == ino => {
+        for change in self.queue.of(ino) {
+            match change {
+                Change::Record(Record::SetXattr { name, value, .. }) => {
                     map.insert(name.clone(), value.clone());
                 }
-                Change::Record(Record::RemoveXattr { ino: of, name }) if *of == ino => {
-                    map.remove(name);
-                }
+                Change::Record(Record::RemoveXattr { name, .. }) => drop(map.remove(name)),
                 _ => {}
             }
         }

@@ -487,6 +487,12 @@ impl Queue {
         self.items.keys().next_back().copied()
     }
 
+    /// The changes that touch `ino`, oldest first.
+    pub fn of(&self, ino: Ino) -> impl Iterator<Item = &Change> {
+        let waiting = self.waiting.get(&ino).into_iter();
+        waiting.flat_map(|waiting| &waiting.changes).filter_map(|seq| self.change(*seq))
+    }
+
     /// Seq of the newest change that touches `ino`.
     pub fn newest_of(&self, ino: Ino) -> Option<u64> {
         self.waiting.get(&ino)?.changes.last().copied()

@@ -20,9 +20,10 @@ pub(super) struct Begun {
     pub(super) damaged: Damaged,
     /// Which entries of the log they are.
     pub(super) entries: Vec<usize>,
-    /// The log without the last entry, if that is one of them.
-    log: Vec<Entry>,
+    /// True if the last entry of the log is one of them.
     is_last: bool,
+    /// The log without that one.
+    log: Vec<Entry>,
 }
 
 /// Data that were durable, or of a process that died alone, and are not on the disk.
@@ -32,39 +33,32 @@ pub(super) struct Damaged {
     pub(super) written: Vec<((Ino, ContainerId), Range<u64>)>,
     /// Preserved of these changes.
     pub(super) preserved: Vec<u64>,
-    /// What was written and not stored, with all that is lacking of it.
-    pub(super) unsealed: Vec<DataChange>,
+    /// Unsealed data of which some are in `written`, as they were.
+    unsealed: Vec<DataChange>,
 }
 
 impl Damaged {
-    /// Finds what is lacking of unsealed data in `entries`, which are all but a last one that was
-    /// only begun.
-    fn find_unsealed(&mut self, entries: &[Entry]) {
-        let is_lacking = |data: &DataChange| {
-            let key = (data.ino, data.container);
-            let is_of = |(of, range): &(_, Range<u64>)| {
-                *of == key && data.ranges.iter().any(|written| overlap(written, range))
-            };
-            self.written.iter().any(is_of)
-        };
-        self.unsealed = replay(entries).unsealed.into_iter().filter(is_lacking).collect();
+    /// True if the disk lacks some of these `ranges` of a container.
+    pub(super) fn lacks(&self, key: (Ino, ContainerId), ranges: &[Range<u64>]) -> bool {
+        self.written.iter().any(|(of, lost)| {
+            *of == key
+                && ranges.iter().any(|range| range.start < lost.end && lost.start < range.end)
+        })
     }
 
-    /// Says of `unsealed` data that they are to be stored as they were, lost bytes included.
+    /// Finds the unsealed data of a log of which the disk lacks some.
+    fn find_unsealed(&mut self, log: &[Entry]) {
+        let all = replay(log).unsealed.into_iter();
+        let lacking = all.filter(|data| self.lacks((data.ino, data.container), &data.ranges));
+        self.unsealed = lacking.collect();
+    }
+
+    /// Puts the lost bytes back into `unsealed` data: they are sealed as they were, and the store
+    /// is found to be lost.
     pub(super) fn amend(&self, unsealed: &mut Vec<DataChange>) {
-        unsealed.retain(|data| !self.has_unsealed(data.ino));
+        unsealed.retain(|data| self.unsealed.iter().all(|lacking| lacking.ino != data.ino));
         unsealed.extend(self.unsealed.iter().cloned());
     }
-
-    /// True if unsealed data of `ino` are lacking.
-    pub(super) fn has_unsealed(&self, ino: Ino) -> bool {
-        self.unsealed.iter().any(|data| data.ino == ino)
-    }
-}
-
-/// True if two ranges have bytes in common.
-pub(super) fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
-    a.start < b.end && b.start < a.end
 }
 
 /// The first entry of which the disk lacks data.

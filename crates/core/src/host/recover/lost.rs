@@ -9,7 +9,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::LeftDisk;
-use super::begun::{Damaged, overlap};
+use super::begun::Damaged;
 use crate::host::Host;
 use crate::host::action::Now;
 use crate::host::cache::FileData;
@@ -36,7 +36,8 @@ impl Host {
                 || damaged.preserved.contains(&logged.seq)
                 || is_lacking(disk, data, &preserved, covered, damaged)
         });
-        self.lost_stores = lost.map(|logged| logged.seq).collect();
+        let lost: Vec<u64> = lost.map(|logged| logged.seq).collect();
+        self.lost_stores.extend(lost);
         Ok(())
     }
 
@@ -75,9 +76,5 @@ fn is_lacking<D: LeftDisk>(
     let here: Vec<Range<u64>> = here.collect();
     let in_log = covered.get(&key);
     let is_logged = |range: &Range<u64>| in_log.is_some_and(|log| log.contains(range.clone()));
-    let overlaps = |(of, lost): &((_, _), Range<u64>)| {
-        *of == key && here.iter().any(|range| overlap(range, lost))
-    };
-    damaged.written.iter().any(overlaps)
-        || !disk.has_container(key.0, key.1) && !here.iter().all(is_logged)
+    damaged.lacks(key, &here) || !disk.has_container(key.0, key.1) && !here.iter().all(is_logged)
 }

@@ -127,9 +127,8 @@ impl Host {
         if !begun.ranges.is_empty() {
             self.forget_begun(disk, &begun)?;
         }
-        let sealed = self.seal_left(disk, unsealed, lost_power, now)?;
-        let is_lost = |(_, ino): &(u64, Ino)| begun.damaged.has_unsealed(*ino);
-        self.lost_stores.extend(sealed.into_iter().filter(is_lost).map(|(seq, _)| seq));
+        self.seal_left(disk, unsealed, lost_power, now)?;
+        self.find_lost(disk, &covered, &begun.damaged)?;
         self.found_preserved(disk.preserved()?);
         // Not before: what was not synced must be known to be in doubt until it was looked at.
         if lost_power && (!self.is_in_doubt() || self.has_planted(Fault::ForgetsDoubt)) {
@@ -189,15 +188,14 @@ impl Host {
         Ok(())
     }
 
-    /// Seals data that no process has sealed. Returns the seqs of the stores, and their files.
+    /// Seals data that no process has sealed.
     fn seal_left<D: LeftDisk>(
         &mut self,
         disk: &mut D,
         unsealed: Vec<DataChange>,
         lost_power: bool,
         now: Time,
-    ) -> Result<Vec<(u64, Ino)>, D::Error> {
-        let mut sealed = Vec::new();
+    ) -> Result<(), D::Error> {
         let says_so = lost_power && !self.has_planted(Fault::HidesItsLoss);
         for data in unsealed {
             if self.seqs_left() == 0 {
@@ -205,9 +203,8 @@ impl Host {
             }
             let entry = self.draft_leftover(data, Caller::nobody(), says_so);
             disk.append(&entry)?;
-            sealed.extend(entry.change().map(|logged| (logged.seq, logged.change.ino())));
             self.admit(entry, now);
         }
-        Ok(sealed)
+        Ok(())
     }
 }

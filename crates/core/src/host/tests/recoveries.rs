@@ -321,27 +321,20 @@ fn a_store_whose_data_are_lost_is_refused_by_its_host() {
 
 /// Makes and stores inode 6, of which the log has all bytes. Its container.
 fn clean_file(core: &mut Host, log: &mut Vec<Entry>) -> (Ino, ContainerId) {
-    let record = Record::Create {
-        parent: Ino::ROOT,
-        name: Name::new("b").unwrap(),
-        ino: Ino(6),
-        node: NewNode::File,
-        mode: 0o644,
-        uid: 0,
-        gid: 0,
-    };
-    let mut seqs = Vec::new();
     let time = Timestamp::default();
-    for step in 0..3 {
+    log.push(create_as(core, Ino(6), "b"));
+    for step in 0..2 {
         let entry = match step {
-            0 => core.draft_change(record.clone(), Caller::default(), time),
-            1 => core.draft_write(Ino(6), 0, Payload::Inline(vec![6; 10]), time).unwrap(),
-            _ => core.draft_seal(Ino(6), Caller::default()).unwrap(),
+            0 => core.draft_write(Ino(6), 0, Payload::Inline(vec![6; 10]), time),
+            _ => core.draft_seal(Ino(6), Caller::default()),
         };
+        let entry = entry.unwrap();
         core.admit(entry.clone(), Time::default());
-        seqs.extend(entry.change().map(|logged| logged.seq));
         log.push(entry);
     }
+    let of_file =
+        |entry: &Entry| entry.change().filter(|it| it.change.ino() == Ino(6)).map(|it| it.seq);
+    let seqs: Vec<u64> = log.iter().filter_map(of_file).collect();
     let key = (Ino(6), core.files[&Ino(6)].container());
     for (seq, counter) in seqs.into_iter().zip(4..) {
         let touched = vec![Attr { size: 10, ..attr(6, Kind::File, counter) }];
