@@ -110,8 +110,10 @@ fn what_is_due_rises_by_a_class() {
     mount.sync().unwrap();
     // Of a connection that took over only what went over it is counted.
     let raised = sent_as(&world.a, mount.path(), "store-fast");
-    let is_data = sent_as(&world.a, mount.path(), "store-data") > young;
-    assert!(raised > 64 << 10 && !is_data, "{:?}", sent(&world.a, mount.path()));
+    // On a busy machine a packet may have gone before it was due.
+    let early = sent_as(&world.a, mount.path(), "store-data").saturating_sub(young);
+    let is_raised = raised > 256 << 10 && early < 4096;
+    assert!(is_raised, "{early} bytes early of {:?}", sent(&world.a, mount.path()));
 }
 
 /// The experiment's other orders work as a mount, and say what they are.
