@@ -13,14 +13,25 @@ use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use quinn::Connection;
 use quinn::congestion::{Controller, ControllerFactory};
+use quinn::{AckFrequencyConfig, Connection, VarInt};
 use quinn_proto::RttEstimator;
 use tokio::sync::Notify;
 
 pub use flight::{Flight, Room};
 use law::Law;
 pub use stamps::{Echo, Stamps};
+
+/// The other side acknowledges when more packets than these have come, or after 25 ms. The pace
+/// does not depend on it, and on a lossy path each acknowledgement lists the gaps of a round trip.
+const ACK_PACKETS: u32 = 10;
+
+/// How the other side should acknowledge what we send.
+pub fn acks() -> AckFrequencyConfig {
+    let mut acks = AckFrequencyConfig::default();
+    acks.ack_eliciting_threshold(VarInt::from_u32(ACK_PACKETS));
+    acks
+}
 
 /// Makes a controller for each path of each connection.
 #[derive(Debug, Default)]
@@ -96,11 +107,11 @@ impl Controller for Control {
     fn on_congestion_event(
         &mut self,
         now: Instant,
-        _sent: Instant,
+        sent: Instant,
         is_persistent_congestion: bool,
         lost_bytes: u64,
     ) {
-        self.shared.flight().handle_loss(now, lost_bytes, is_persistent_congestion);
+        self.shared.flight().handle_loss(now, sent, lost_bytes, is_persistent_congestion);
         self.shared.room.notify_one();
     }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 use quinn::{IdleTimeout, TransportConfig, VarInt};
 use rustix::net::{AddressFamily, SocketType, sockopt};
 
+use crate::congestion;
 use crate::options::Control;
 
 /// Calls that the other side may have under way: enough for every thread of a busy build.
@@ -32,6 +33,7 @@ const SOCKET_BUFFER_BYTES: usize = 4 << 20;
 pub(crate) fn config(control: Control) -> TransportConfig {
     let mut config = TransportConfig::default();
     config
+        .ack_frequency_config(Some(congestion::acks()))
         .max_concurrent_bidi_streams(VarInt::from_u32(STREAMS_MAX))
         .max_concurrent_uni_streams(VarInt::from_u32(0))
         .stream_receive_window(VarInt::from_u32(STREAM_WINDOW_BYTES))

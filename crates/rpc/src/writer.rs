@@ -286,11 +286,8 @@ impl Writer {
     fn send_stamp(&mut self) {
         let Some(path) = &self.path else { return };
         let mut flight = path.flight();
-        if flight.take_moved() {
-            self.stamps.forget();
-        }
         let Some(bytes) = self.stamps.next(Instant::now(), flight.stamp_period()) else { return };
-        flight.handle_aside(bytes.len() as u64);
+        flight.handle_stamp(&bytes);
         drop(flight);
         // Without stamps the window follows round trips alone.
         let _ = self.connection.send_datagram(bytes.into());
@@ -298,9 +295,10 @@ impl Writer {
 
     fn take_stamp(&mut self, bytes: &[u8]) {
         let received = self.connection.stats().udp_rx.bytes;
-        let echo = self.stamps.take(Instant::now(), received, bytes);
+        let now = Instant::now();
+        let echo = self.stamps.take(now, received, bytes);
         if let (Some(echo), Some(path)) = (echo, &self.path) {
-            path.flight().handle_echo(echo);
+            path.flight().handle_echo(now, echo);
         }
     }
 

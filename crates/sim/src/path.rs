@@ -9,6 +9,7 @@
 //!          ◀── down: the same ────────────────────◀
 //! ```
 
+mod drawn;
 mod host;
 mod lane;
 
@@ -19,6 +20,7 @@ use std::time::{Duration, Instant};
 
 use bytes::BytesMut;
 
+pub use self::drawn::{DrawnLink, Verdict};
 pub use self::host::Control;
 use self::host::{Host, Keys};
 pub use self::lane::LaneSpec;

@@ -16,7 +16,7 @@
 use std::time::{Duration, Instant};
 
 use super::law::{Law, bytes_in};
-use super::stamps::Echo;
+use super::stamps::{Echo, Stamps};
 
 /// Bytes of headers and seal in a packet: at most 13 of QUIC's, 16 of AEAD, and 15 of a stream, one
 /// of the first 2^28.
@@ -54,6 +54,8 @@ pub struct Flight {
     unsent: u64,
     /// Bytes that are not messages' and go into the next packet.
     aside: u64,
+    /// Bytes sent since the last stamp.
+    unstamped: u64,
     /// Bytes that may be sent at once, and as of when. Messages with a waiter need no credit, and
     /// use up none: endless questions would stop all others.
     credit: u64,
@@ -62,7 +64,7 @@ pub struct Flight {
 
 impl Flight {
     pub(super) fn new(law: Law, now: Instant) -> Flight {
-        Flight { law, in_flight: 0, unsent: 0, aside: 0, credit: 0, credited: now }
+        Flight { law, in_flight: 0, unsent: 0, aside: 0, unstamped: 0, credit: 0, credited: now }
     }
 
     pub(super) fn law(&mut self) -> &mut Law {
@@ -155,10 +157,15 @@ impl Flight {
 
     /// Returns the wanted period of stamps; `None` while nothing is in flight.
     pub fn stamp_period(&self) -> Option<Duration> {
-        let packets = Duration::from_micros(
-            STAMP_PACKETS * self.law.packet() * 1_000_000 / self.law.rate().max(1),
-        );
-        (self.in_flight > 0 && self.law.rate() > 0).then_some(packets.max(STAMP_PERIOD))
+        if self.in_flight == 0 || self.law.rate() == 0 {
+            return None;
+        }
+        // Before much was sent the rate is that of a few bytes.
+        let packets = if self.law.is_learning() { BURST_PACKETS } else { STAMP_PACKETS };
+        match self.unstamped >= packets * self.law.packet() {
+            true => Some(STAMP_PERIOD),
+            false => Some(stamp_period(self.law.packet(), self.law.rate())),
+        }
     }
 
     /// Something was received: its acknowledgement will go along.
@@ -166,19 +173,17 @@ impl Flight {
         self.aside = self.aside.max(ACK);
     }
 
-    /// True once after the path became longer. The stamps then have to learn it anew.
-    pub fn take_moved(&mut self) -> bool {
-        self.law.take_moved()
+    /// A stamp, an echo or both will go along.
+    pub fn handle_stamp(&mut self, bytes: &[u8]) {
+        self.aside += bytes.len() as u64;
+        if Stamps::is_stamp(bytes) {
+            self.unstamped = 0;
+        }
     }
 
-    /// So many bytes besides messages will go along.
-    pub fn handle_aside(&mut self, bytes: u64) {
-        self.aside += bytes;
-    }
-
-    /// The other side reported how long a stamp had waited.
-    pub fn handle_echo(&mut self, echo: Echo) {
-        self.law.handle_echo(echo);
+    /// The other side answered a stamp.
+    pub fn handle_echo(&mut self, now: Instant, echo: Echo) {
+        self.law.handle_echo(now, echo);
     }
 
     /// Nothing is left to hand over.
@@ -200,6 +205,7 @@ impl Flight {
         let ours = bytes.min(self.unsent);
         self.unsent -= ours;
         self.in_flight += ours;
+        self.unstamped += ours;
     }
 
     pub(super) fn handle_ack(&mut self, now: Instant, sent: Instant, bytes: u64) {
@@ -214,16 +220,21 @@ impl Flight {
         }
     }
 
-    pub(super) fn handle_loss(&mut self, now: Instant, bytes: u64, all: bool) {
+    pub(super) fn handle_loss(&mut self, now: Instant, sent: Instant, bytes: u64, all: bool) {
         self.in_flight = self.in_flight.saturating_sub(bytes);
         self.unsent += bytes;
-        self.law.handle_loss(now, bytes, all);
+        self.law.handle_loss(now, sent, bytes, all);
     }
 
     /// Bytes of packets that carry so many bytes of messages.
     fn packed(&self, bytes: u64) -> u64 {
         bytes + bytes.div_ceil(self.payload()) * OVERHEAD
     }
+}
+
+/// How often a stamp goes along at such a rate.
+pub(super) fn stamp_period(packet: u64, rate: u64) -> Duration {
+    Duration::from_micros(STAMP_PACKETS * packet * 1_000_000 / rate.max(1)).max(STAMP_PERIOD)
 }
 
 #[cfg(test)]
@@ -264,7 +275,7 @@ mod tests {
         let mut flight = flight(now);
         flight.handle_handed(10 * PAYLOAD, false);
         flight.handle_sent(now, 12_000);
-        flight.handle_loss(now, 2_400, false);
+        flight.handle_loss(now, now, 2_400, false);
         assert_eq!(flight.room(now, false), Room::Later);
     }
 

@@ -1,44 +1,54 @@
-//! The bytes that may be in flight: the capacity of the path, and a short queue before its slowest
-//! link.
+//! The bytes that may be in flight, and their pace: the capacity of the path, and a short queue
+//! before its slowest link.
 //!
 //! ```text
-//!   window = rate × (base + TARGET) + 2 packets
+//!   pace   = arrival × (1 + (goal − wait) / (2 × delay))     while echoes come (`pace`)
+//!   window = pace × (base + theirs + 2 × TARGET + ACK_DELAY) + 2 packets
+//!
+//!   window = rate × (base + TARGET) + 2 packets              before that
 //! ```
 //!
-//! `rate` is the delivery of the last rounds, `base` the round trip of the empty path. While the
-//! link is not full, delivery grows with the window, and so the window grows with itself. Where no
-//! queue shows, it also grows by a quarter, as far as it is used, or to the need of a rate that is
-//! a quarter higher. Once the link is full the rate is the link's, whatever the window: the excess
-//! is a queue of TARGET and two packets. The law follows a slower link in the next round, because
-//! the rate does.
+//! The other side tells how long our packets wait, and how fast they arrive ([`Echo`]). Neither
+//! depends on the way back, so both directions may be full. The window only bounds what is sent if
+//! the other side falls silent.
+//!
+//! Before the first echo, `rate` is the delivery of the last rounds, `base` the round trip of the
+//! empty path. While the link is not full, delivery grows with the window, and so the window grows
+//! with itself.
 //!
 //! ```text
-//!            a queue, or no gain                 each PERIOD
-//!   Start ────────────────────────▶ Steady ◀──────────────────▶ Drain
-//!     ▲                              │  ▲   a queue that stays     │
-//!     │ silence, outage              │  └── PERIOD later ──┐       │ it stayed again
-//!     └──────── from anywhere        └                 Compete ◀──┘
+//!            a queue, or no gain            each PERIOD
+//!   Start ────────────────────────▶ Drain ◀────────────── Steady
+//!     ▲                              │ │   the queue ends    ▲
+//!     │ silence, outage              │ └─────────────────────┘
+//!     └──────── from anywhere        │ it stays
+//!                                    ▼         the rate is back, or after a while
+//!                                 Compete ──────────────────▶ Drain
 //! ```
 //!
 //! * **Start**: the window doubles each round.
 //! * **Drain**: a sender that is never idle sees its own queue as a part of the path. So the window
 //!   shrinks for a round until the queue is empty. The least round trip of that round is the base.
-//! * **Compete**: where the queue stays although our share of it is gone, the path may be longer. A
-//!   drain finds out. If the queue stays even so, another sender fills it. Then the window is
-//!   Reno's [RFC 5681] for a while: a packet more each round, less after a loss.
+//! * **Compete**: where a drain does not end the queue, another sender fills it, or the path is
+//!   longer. The window is then TCP's usual one [RFC 9438]. Another drain follows when the former
+//!   rate is back, or after a while. If it finds the path as long as before, we are alone.
 //!
 //! Losses alone do not shrink the window; a lower rate does. If a tenth or more is lost the queue
 //! is shorter than TARGET, and TARGET is halved.
 
 mod base;
 mod others;
+mod pace;
 
 use std::time::{Duration, Instant};
 
+use self::base::Why;
+use self::others::{Cubic, Others};
+use self::pace::Pace;
 use super::stamps::Echo;
 
 /// How long the queue may be, apart from two packets. Longer than a busy host's timers err.
-const TARGET: Duration = Duration::from_millis(10);
+const TARGET: Duration = Duration::from_millis(8);
 /// The other side may acknowledge every second packet only.
 const PACKETS: u64 = 2;
 /// The window at the start.
@@ -51,13 +61,23 @@ const ROUND_MIN: Duration = Duration::from_millis(5);
 /// How long a base counts.
 const PERIOD: Duration = Duration::from_secs(10);
 /// And at least for so many packets.
-const PERIOD_PACKETS: u64 = 32;
+const PERIOD_PACKETS: u64 = 64;
 /// A drain removes so much from the bytes in flight, besides the queue: others' queues as well.
 const DRAIN: Duration = Duration::from_millis(60);
 /// After so long without sending, the path may be another one.
 const SILENCE: Duration = Duration::from_secs(2);
 /// Packets in a row that found a queue end the steep growth.
 const QUEUED_MAX: u32 = 8;
+/// The same, of echoes.
+const QUEUED_ECHOES: u32 = 2;
+/// Packets that measure an empty path; a single one may have waited for a timer.
+const PACKETS_DRAINED: u64 = 3;
+/// The same, of echoes.
+const ECHOES_DRAINED: u64 = 1;
+/// The other side may put an acknowledgement off for so long.
+const ACK_DELAY: Duration = Duration::from_millis(25);
+/// The highest rate is reduced each so long, by a part: to a half within 12 s.
+const PEAK_FOR: Duration = Duration::from_millis(500);
 /// If rounds gain less than this part, the link is full.
 const GAIN: u64 = 4;
 /// One of so many bytes lost in a round is too many.
@@ -75,10 +95,10 @@ pub(super) struct Law {
     period_since: Instant,
     /// The share of the last round trips that is the other side's queue.
     theirs: [Duration; 3],
-    /// The wait of an echo since the window grew.
+    /// The wait of an echo since the round before.
     waited: Option<Duration>,
-    /// Arrival in bytes a second by the last echoes.
-    told: [u64; 3],
+    /// The pace that keeps the wait as it should be, while echoes tell it.
+    pace: Pace,
     /// Bytes a second of the last rounds in which the window was full, the newest first.
     rates: [u64; 3],
     /// A round since the start was full. Only full rounds show the capacity of the path.
@@ -88,15 +108,9 @@ pub(super) struct Law {
     target: Duration,
     /// Rounds in a row with a queue that is not ours.
     crowded: u32,
-    /// When a drain last looked whether the path is longer, and the base before it, until that is
-    /// known.
-    rebased: Option<(Instant, Option<Trip>)>,
-    /// The path became longer, and the stamps do not know it yet.
-    moved: bool,
-    /// The highest recent rate.
+    /// The highest recent rate, and when it was reduced last.
     peak: u64,
-    /// When another sender last filled the queue, and our window that withstood it.
-    competed: Option<(Instant, u64)>,
+    peaked: Instant,
     /// The windows of the last rounds, the newest first.
     windows: [u64; 2],
     last_sent: Instant,
@@ -119,13 +133,14 @@ enum Phase {
         /// How much of that arrived.
         packets: u64,
         least: Option<Trip>,
+        why: Why,
     },
     Compete {
         until: Instant,
-        /// A loss ended the first, steep growth.
-        lost: bool,
         /// The window and the rate at the beginning.
         from: (u64, u64),
+        cubic: Cubic,
+        others: Others,
     },
 }
 
@@ -178,16 +193,14 @@ impl Law {
             period_since: now,
             theirs: [Duration::ZERO; 3],
             waited: None,
-            told: [0; 3],
+            pace: Pace::default(),
             rates: [0; 3],
             is_known: false,
             round: Round::new(now, now, true),
             target: TARGET,
             crowded: 0,
-            rebased: None,
-            moved: false,
             peak: 0,
-            competed: None,
+            peaked: now,
             windows: [0; 2],
             last_sent: now,
             latest: now,
@@ -219,6 +232,9 @@ impl Law {
             // At the rate of a sign of life each few seconds, a packet would take minutes.
             _ if !self.is_known => None,
             Phase::Steady | Phase::Drain { .. } => {
+                if let Some(pace) = self.pace.told() {
+                    return Some(pace);
+                }
                 let trip = base + self.theirs() + self.target + self.packets(PACKETS);
                 Some(per_second(self.window + self.window / 20, trip))
             }
@@ -232,6 +248,11 @@ impl Law {
 
     /// Bytes a second that the path delivered when it was busy last; 0 before that.
     pub(super) fn rate(&self) -> u64 {
+        self.pace.rate().unwrap_or_else(|| self.acked())
+    }
+
+    /// The same by acknowledgements alone.
+    fn acked(&self) -> u64 {
         self.rates.into_iter().max().unwrap_or(0)
     }
 
@@ -276,8 +297,11 @@ impl Law {
         self.round.delivered += bytes;
         self.round.flown += u128::from(bytes) * trip.time.as_micros();
         self.round.least = lesser(self.round.least, trip);
-        self.handle_start(now, trip.time);
-        self.handle_drained(now, sent, trip);
+        if !self.pace.is_heard() {
+            let base = self.base().unwrap_or_default();
+            self.handle_start(now, trip.time.saturating_sub(base), QUEUED_MAX);
+            self.handle_drained(now, sent, trip, PACKETS_DRAINED);
+        }
         let length = since(now, self.round.since);
         if sent >= self.round.since && length >= ROUND_MIN {
             let round = std::mem::replace(&mut self.round, Round::new(now, self.latest, false));
@@ -285,17 +309,19 @@ impl Law {
         }
     }
 
-    /// A stamp waited so long before the slowest link, and its round trip was `trip`. The rest
-    /// above the base is the other side's queue.
-    pub(super) fn handle_echo(&mut self, Echo { wait, trip, rate }: Echo) {
-        if let Some(rate) = rate {
-            self.told = [rate, self.told[0], self.told[1]];
-        }
-        let Some(base) = self.base else { return };
-        let theirs = trip.saturating_sub(base.time + wait);
-        self.waited = Some(wait);
+    /// The other side answered a stamp.
+    pub(super) fn handle_echo(&mut self, now: Instant, echo: Echo) {
         let [one, two, _] = self.theirs;
-        self.theirs = [theirs.min(self.target + self.packets(PACKETS)), one, two];
+        self.theirs = [echo.theirs, one, two];
+        let trip = Trip { time: echo.trip.saturating_sub(echo.theirs), bytes: 0 };
+        self.base = lesser(self.base, trip);
+        self.least = lesser(self.least, trip);
+        let wait = trip.time.saturating_sub(self.base().unwrap_or_default());
+        self.waited = Some(self.waited.map_or(wait, |waited| waited.min(wait)));
+        self.steer(now, wait, echo);
+        self.handle_start(now, wait, QUEUED_ECHOES);
+        let sent = now.checked_sub(echo.trip).unwrap_or(now);
+        self.handle_drained(now, sent, trip, ECHOES_DRAINED);
     }
 
     /// The share of a round trip that is the other side's queue.
@@ -303,29 +329,19 @@ impl Law {
         self.theirs.into_iter().min().unwrap_or_default()
     }
 
-    /// The other side has a queue of its own, which changes with ours.
-    fn is_shared(&self) -> bool {
-        self.theirs() > self.target / 4
-    }
-
-    /// True once after the path became longer.
-    pub(super) fn take_moved(&mut self) -> bool {
-        std::mem::take(&mut self.moved)
-    }
-
-    /// `bytes` were lost; `all`: nothing arrived for several timeouts.
-    pub(super) fn handle_loss(&mut self, now: Instant, bytes: u64, all: bool) {
+    /// `bytes`, the last sent then, were lost; `all`: nothing arrived for several timeouts.
+    pub(super) fn handle_loss(&mut self, now: Instant, sent: Instant, bytes: u64, all: bool) {
         self.round.lost += bytes;
         if all {
             self.restart(PACKETS, now);
         } else if matches!(self.phase, Phase::Start { .. }) && self.round.lost > self.window / LOSS
         {
             self.end_start(now);
-        } else if let Phase::Compete { lost, .. } = &mut self.phase {
-            *lost = true;
-            if self.round.lost == bytes {
-                self.window = (self.window * 7 / 10).max(self.least_window());
-            }
+        } else if let Phase::Compete { cubic, .. } = &mut self.phase
+            && cubic.is_news(sent)
+        {
+            *cubic = Cubic::at(now, self.window);
+            self.window = (self.window * 7 / 10).max(self.least_window());
         }
     }
 
@@ -334,6 +350,7 @@ impl Law {
         self.window = self.window.min(packets * self.packet);
         self.phase = Phase::Start { full: 0, queued: 0 };
         self.rates = [0; 3];
+        self.pace = Pace::default();
         self.is_known = false;
         self.crowded = 0;
         self.round = Round::new(now, self.latest, true);
@@ -376,8 +393,15 @@ impl Law {
         } else {
             self.rates = [rate, self.rates[0], self.rates[1]];
             self.is_known = true;
-            self.peak = rate.max(self.peak - self.peak / 32);
+            let is_alone = !matches!(self.phase, Phase::Compete { .. });
+            if is_alone && since(now, self.peaked) > PEAK_FOR {
+                self.peaked = now;
+                self.peak -= self.peak / 32;
+            }
+            self.peak = rate.max(self.peak);
         }
+        let is_full = !round.limited && !matches!(self.phase, Phase::Drain { .. });
+        self.pace.end_round(now, is_full);
         self.windows = [self.window, self.windows[0]];
         match self.phase {
             Phase::Start { full, .. } if !round.limited => self.start(now, full, round),
@@ -394,7 +418,7 @@ impl Law {
     fn queue(&self, round: Round) -> Duration {
         let (Some(base), Some(least)) = (self.base, round.least) else { return Duration::ZERO };
         let seen = least.time.saturating_sub(base.time + self.theirs());
-        seen.max(self.waited.unwrap_or_default())
+        self.waited.unwrap_or(seen)
     }
 
     /// The largest useful window: a host that is slower than the link does not fill its window.
@@ -421,14 +445,13 @@ impl Law {
         self.window = (2 * self.window).min(self.usable(round)).max(self.window);
     }
 
-    /// Looks for the first queue.
-    fn handle_start(&mut self, now: Instant, trip: Duration) {
+    /// Looks for the first queue: so many waits in a row.
+    fn handle_start(&mut self, now: Instant, wait: Duration, most: u32) {
         let Phase::Start { full, queued } = self.phase else { return };
-        let base = self.base().unwrap_or_default();
-        let is_queued = trip > base + self.target + self.packets(PACKETS);
+        let is_queued = wait > self.target + self.packets(PACKETS);
         let queued = if is_queued { queued + 1 } else { 0 };
         self.phase = Phase::Start { full, queued };
-        if queued >= QUEUED_MAX {
+        if queued >= most {
             self.end_start(now);
         }
     }
@@ -437,51 +460,46 @@ impl Law {
         let length = since(now, self.round.since);
         let present = per_second(self.round.delivered, length);
         self.window = self.aim(self.rate().max(present)).min(self.window);
-        self.drain(now);
+        self.drain(now, Why::Alone);
     }
 
     fn follow(&mut self, now: Instant, round: Round, length: Duration) {
         let queue = self.queue(round);
         let ours = self.target + self.packets(PACKETS);
         // One slow round is the host's; a long queue is the link's.
-        let is_shared = self.is_shared();
-        let rate = match queue > 2 * ours {
-            true => self.rates[0],
-            // While their queue changes, acknowledgements come faster and slower than they should.
-            false if is_shared => self.told.into_iter().max().unwrap_or(0),
-            false => self.rate(),
-        };
+        let rate = if queue > 2 * ours { self.rates[0] } else { self.rate() };
         let (aim, before) = (self.aim(rate), self.window);
-        // Where the other side has a queue, only an echo says that we have none.
-        let is_known = self.waited.is_some() || !is_shared;
-        let (most, none) = match is_shared {
-            // A full packet takes its own time too, which is not in the base of echoes.
-            true => (before + before / 32, self.target / 2 + self.packets(1)),
-            // The pace may keep a window from being used, and a queue shows only some rounds after
-            // its cause.
-            false => {
-                let used = round.in_flight(length);
-                let most = self.aim(rate + rate / GAIN).max(used + used / 4);
-                (most.min(before + before / 4), self.target / 2)
+        // The pace may keep a window from being used, and a queue shows only some rounds after
+        // its cause.
+        let used = round.in_flight(length);
+        let most = self.aim(rate + rate / GAIN).max(used + used / 4);
+        let most = most.min(before + before / 4).min(self.usable(round));
+        self.window = match self.pace.told() {
+            Some(pace) => {
+                let trip = self.base().unwrap_or_default() + self.theirs() + 2 * self.target;
+                bytes_in(pace, trip + ACK_DELAY) + self.least_window()
             }
-        };
-        let window = match is_known && queue < none {
-            true => aim.max(most.min(self.usable(round))),
-            false => aim,
-        };
-        self.window = match is_shared {
-            // The bytes that waited during a pause of the other side came to it at any rate, and
-            // nothing did meanwhile.
-            true => window.clamp(before - before / 4, before + before / 4),
-            false => window,
+            None if queue < self.target / 2 => aim.max(most),
+            None => aim,
         };
         self.waited = None;
-        self.handle_queue(now, queue, before <= aim + aim / 4);
+        let is_reduced = match self.pace.told() {
+            Some(_) => self.pace.is_reduced(now),
+            None => before <= aim + aim / 4,
+        };
+        self.handle_queue(now, queue, is_reduced);
     }
 }
 
 fn since(now: Instant, at: Instant) -> Duration {
     now.saturating_duration_since(at)
+}
+
+/// `value` times a factor that is not negative.
+// The cast saturates.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn scaled(value: u64, factor: f64) -> u64 {
+    (value as f64 * factor) as u64
 }
 
 pub(super) fn bytes_in(rate: u64, time: Duration) -> u64 {

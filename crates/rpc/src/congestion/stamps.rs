@@ -1,23 +1,30 @@
-//! The wait of our packets before the slowest link, apart from the way back.
+//! Round trips without the wait on the way back, and the rate of arrival.
 //!
 //! A round trip has two ways, and each may have a queue of its own. While both sides send all they
 //! can, each would take the other's queue for its own and give way to it. So now and then a packet
-//! carries its time of sending. The other side answers how much later the packet arrived by its own
-//! clock. The clocks need not agree: the least difference is the way without a queue (as in LEDBAT,
-//! RFC 6817), and the excess over it is the wait. The answer also has the number of bytes that have
-//! arrived, which gives the rate of this way alone.
+//! carries its time of sending. The other side answers when it arrived, by its own clock. The
+//! clocks need not agree: the least difference on the way back is the way without a queue (as in
+//! LEDBAT, RFC 6817), and the excess over it is the echo's wait. What else a round trip takes
+//! longer than before is our queue. The answer also has the number of bytes that have arrived,
+//! which gives the rate of this way alone.
 //!
 //! ```text
-//!   stamp (micros by my clock) ──▶ arrived − stamp = transit ──▶ transit − least = wait
+//!   stamp (micros by my clock) ──▶ arrived − stamp = transit
+//!   echo arrived (my clock) − stamp arrived (their clock) = back ──▶ back − least = theirs
 //! ```
 
+use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 /// How long the least transit counts, and then once more as the earlier one. Within this time,
 /// clocks that differ by a ten-thousandth drift 3 ms apart.
 const LEAST_FOR: Duration = Duration::from_secs(30);
 /// A shorter interval tells more about the scheduling of the other side than about the path.
-const RATE_TIME: Micros = 5_000;
+const RATE_TIME: Micros = 40_000;
+/// The rate is that of so many stamps at least.
+const STAMPS_MIN: usize = 2;
+/// And of so many at most.
+const STAMPS_MAX: usize = 64;
 const STAMP: u8 = 1;
 const ECHO: u8 = 2;
 
@@ -27,11 +34,11 @@ type Micros = u32;
 /// The other side's answer to a stamp.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Echo {
-    /// How long the stamp waited before the slowest link.
-    pub wait: Duration,
-    /// The transit of the stamp, and of the echo back.
+    /// From the stamp to its echo.
     pub trip: Duration,
-    /// Arrival in bytes a second between this stamp and the one before.
+    /// How long the echo waited on its way back.
+    pub theirs: Duration,
+    /// Arrival in bytes a second by the last stamps.
     pub rate: Option<u64>,
 }
 
@@ -42,12 +49,17 @@ pub struct Stamps {
     stamped: Option<Instant>,
     /// The other side's last stamp, its transit, and bytes received, until they are answered.
     arrived: Option<(Micros, Micros, u32)>,
-    /// When the last stamp that was told arrived, by the other clock, and bytes received until
+    /// When the last stamps that were told arrived, by the other clock, and bytes received until
     /// then.
-    told: Option<(Micros, u32)>,
-    /// The least transit of the present and of the previous time.
+    told: VecDeque<(Micros, u32)>,
+    back: Least,
+}
+
+/// The least transit of the way back, in the present and in the previous time.
+#[derive(Debug)]
+struct Least {
     least: [Option<Micros>; 2],
-    least_since: Instant,
+    since: Instant,
 }
 
 impl Stamps {
@@ -57,9 +69,8 @@ impl Stamps {
             origin: now,
             stamped: None,
             arrived: None,
-            told: None,
-            least: [None; 2],
-            least_since: now,
+            told: VecDeque::new(),
+            back: Least::new(now),
         }
     }
 
@@ -86,9 +97,9 @@ impl Stamps {
         Some(bytes)
     }
 
-    /// The path has changed: the least transit tells nothing any more.
-    pub fn forget(&mut self) {
-        self.least = [None; 2];
+    /// True if a stamp is in this datagram.
+    pub(super) fn is_stamp(bytes: &[u8]) -> bool {
+        bytes.first().is_some_and(|flags| flags & STAMP != 0)
     }
 
     /// Takes in a stamp or echo that arrived `now`, after so many bytes in all.
@@ -108,41 +119,64 @@ impl Stamps {
             return None;
         }
         let (stamp, transit, received) = (time()?, time()?, time()?);
-        let rate = self.rate(stamp.wrapping_add(transit), received);
-        let trip = Duration::from_micros(self.micros(now).wrapping_sub(stamp).into());
-        Some(Echo { wait: self.waited(now, transit), trip, rate })
+        let arrived = stamp.wrapping_add(transit);
+        let back = self.micros(now).wrapping_sub(arrived);
+        let trip = transit.wrapping_add(back);
+        let rate = self.rate(trip, arrived, received);
+        let theirs = self.back.take(now, back);
+        Some(Echo { trip: micros(trip), theirs: micros(theirs), rate })
     }
 
-    /// Arrival in bytes a second since the last answered stamp, if it is long enough ago.
-    fn rate(&mut self, at: Micros, received: u32) -> Option<u64> {
-        let (before, bytes) = *self.told.get_or_insert((at, received));
-        let (time, bytes) = (at.wrapping_sub(before), received.wrapping_sub(bytes));
-        if time < RATE_TIME {
+    /// Arrival in bytes a second over the last stamps, for a round trip at least.
+    fn rate(&mut self, trip: Micros, at: Micros, received: u32) -> Option<u64> {
+        // Else it came before one that was told.
+        let is_later = |(before, _): &(Micros, u32)| at.wrapping_sub(*before) < Micros::MAX / 2;
+        if !self.told.back().is_none_or(is_later) {
             return None;
         }
-        self.told = Some((at, received));
-        // Else it came before the one that was told.
-        let is_later = time < Micros::MAX / 2;
-        is_later.then(|| u64::from(bytes) * 1_000_000 / u64::from(time))
-    }
-
-    /// The excess of a transit over the least one.
-    fn waited(&mut self, now: Instant, transit: Micros) -> Duration {
-        if now.saturating_duration_since(self.least_since) >= LEAST_FOR {
-            self.least = [None, self.least[0]];
-            self.least_since = now;
+        let span = trip.max(RATE_TIME);
+        let is_enough = |(before, _): &(Micros, u32)| at.wrapping_sub(*before) >= span;
+        while self.told.len() > STAMPS_MIN && self.told.get(1).is_some_and(is_enough) {
+            self.told.pop_front();
         }
-        let [present, before] = self.least;
-        let present = present.map_or(transit, |least| lesser(least, transit));
-        self.least[0] = Some(present);
-        let least = before.map_or(present, |before| lesser(before, present));
-        Duration::from_micros(transit.wrapping_sub(least).into())
+        let rate = self.told.front().filter(|first| is_enough(first)).map(|(before, bytes)| {
+            let (time, bytes) = (at.wrapping_sub(*before), received.wrapping_sub(*bytes));
+            u64::from(bytes) * 1_000_000 / u64::from(time.max(1))
+        });
+        if self.told.len() >= STAMPS_MAX {
+            self.told.pop_front();
+        }
+        self.told.push_back((at, received));
+        rate
     }
 
     fn micros(&self, now: Instant) -> Micros {
         let micros = now.saturating_duration_since(self.origin).as_micros();
         Micros::try_from(micros % (1 << Micros::BITS)).unwrap_or(0)
     }
+}
+
+impl Least {
+    fn new(now: Instant) -> Least {
+        Least { least: [None; 2], since: now }
+    }
+
+    /// The excess of a transit over the least one.
+    fn take(&mut self, now: Instant, transit: Micros) -> Micros {
+        if now.saturating_duration_since(self.since) >= LEAST_FOR {
+            self.least = [None, self.least[0]];
+            self.since = now;
+        }
+        let [present, before] = self.least;
+        let present = present.map_or(transit, |least| lesser(least, transit));
+        self.least[0] = Some(present);
+        let least = before.map_or(present, |before| lesser(before, present));
+        transit.wrapping_sub(least)
+    }
+}
+
+fn micros(micros: Micros) -> Duration {
+    Duration::from_micros(micros.into())
 }
 
 fn wrapped(count: u64) -> u32 {
@@ -160,35 +194,35 @@ mod tests {
 
     const PERIOD: Option<Duration> = Some(Duration::from_millis(10));
 
-    /// Two sides with clocks `apart`; the waits that the first learns from stamps with these
-    /// transits.
-    fn waits<const N: usize>(apart: Duration, transits: [u64; N]) -> [u64; N] {
+    /// Two sides with clocks `apart`; the round trips and waits of echoes that took so long back.
+    fn waits<const N: usize>(apart: Duration, backs: [u64; N]) -> [(u64, u64); N] {
         let start = Instant::now();
         let (mut here, mut there) = (Stamps::new(start + apart), Stamps::new(start));
         let mut now = start + 2 * apart;
-        transits.map(|millis| {
-            now += Duration::from_millis(20);
+        let millis = |time: Duration| u64::try_from(time.as_millis()).unwrap();
+        backs.map(|back| {
+            now += Duration::from_millis(50);
             let stamp = here.next(now, PERIOD).unwrap();
-            let arrived = now + Duration::from_millis(millis);
+            let arrived = now + Duration::from_millis(5);
             assert_eq!(there.take(arrived, 0, &stamp), None);
             let echo = there.next(arrived, None).unwrap();
-            let back = arrived + Duration::from_millis(5);
-            let echo = here.take(back, 0, &echo).unwrap();
-            assert_eq!(echo.trip.as_millis(), u128::from(millis) + 5);
-            u64::try_from(echo.wait.as_millis()).unwrap()
+            let echo = here.take(arrived + Duration::from_millis(back), 0, &echo).unwrap();
+            (millis(echo.trip), millis(echo.theirs))
         })
     }
 
+    const WAITS: [(u64, u64); 4] = [(14, 0), (9, 0), (35, 26), (9, 0)];
+
     #[test]
-    fn a_wait_is_what_a_stamp_took_longer_than_the_least() {
-        assert_eq!(waits(Duration::ZERO, [9, 4, 30, 4]), [0, 0, 26, 0]);
+    fn a_wait_is_what_an_echo_took_longer_than_the_least() {
+        assert_eq!(waits(Duration::ZERO, [9, 4, 30, 4]), WAITS);
     }
 
     #[test]
     fn clocks_may_differ_and_wrap() {
         for minutes in [1, 40, 71, 72, 500] {
             let apart = Duration::from_secs(60 * minutes);
-            assert_eq!(waits(apart, [9, 4, 30, 4]), [0, 0, 26, 0], "{minutes}");
+            assert_eq!(waits(apart, [9, 4, 30, 4]), WAITS, "{minutes}");
         }
     }
 
@@ -204,7 +238,8 @@ mod tests {
             let echo = there.next(now, None).unwrap();
             here.take(now, 0, &echo).unwrap().rate
         });
-        assert_eq!(rates, [None, Some(500_000), Some(0), Some(100_000)]);
+        // The last three: 50,000 bytes in 350 ms, and 1,000 in 260.
+        assert_eq!(rates, [None, Some(500_000), Some(142_857), Some(3_846)]);
     }
 
     #[test]
@@ -225,9 +260,9 @@ mod tests {
         let now = Instant::now();
         let mut stamps = Stamps::new(now);
         for bytes in [&[][..], &[3], &[1, 0, 0], &[2, 1, 2, 3, 4, 5], &[255; 40]] {
-            let before = stamps.least;
+            let before = stamps.back.least;
             if stamps.take(now, 0, bytes).is_none() {
-                assert_eq!(stamps.least, before);
+                assert_eq!(stamps.back.least, before);
             }
         }
     }

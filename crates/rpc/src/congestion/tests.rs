@@ -54,7 +54,7 @@ proptest! {
             match event {
                 Event::Datagram(bytes) => {
                     if let Some(echo) = stamps.take(now, micros, &bytes) {
-                        path.flight().handle_echo(echo);
+                        path.flight().handle_echo(now, echo);
                     }
                     let answer = stamps.next(now, path.flight().stamp_period());
                     prop_assert!(answer.is_none_or(|answer| answer.len() <= 17));

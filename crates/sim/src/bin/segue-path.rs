@@ -7,7 +7,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use clap::Parser;
-use segue_sim::path::{Control, Flow, LaneSpec, Scenario, percentile, run};
+use segue_sim::path::{Control, DrawnLink, Flow, LaneSpec, Scenario, percentile, run};
 
 /// Runs a sender and questions over simulated links, and prints a table.
 #[derive(Parser, Debug)]
@@ -33,6 +33,15 @@ struct Arguments {
     /// Decides which packets are lost
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Draws so many links, from the seed on, and says on which the law's promises hold
+    #[arg(long)]
+    drawn: Option<u64>,
+    /// A sender of TCP's kind beside ours in the same queue, for the same bytes
+    #[arg(long)]
+    beside: bool,
+    /// With `drawn`: the links that miss a promise only
+    #[arg(long)]
+    misses: bool,
 }
 
 /// A full packet with its headers, bytes.
@@ -48,6 +57,12 @@ fn control(name: &str) -> Result<Control, String> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
+    if let Some(count) = arguments.drawn {
+        return drawn(&arguments, count);
+    }
+    if arguments.beside {
+        return beside(&arguments);
+    }
     println!(
         "|   KB/s |  rtt | queue | bulk |    p50 |    p99 |    max | target | wait p50 | used |"
     );
@@ -66,18 +81,82 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn line(
-    arguments: &Arguments,
-    (rate, rtt, queue): (u64, u64, u64),
-    both: bool,
-) -> Result<String, Box<dyn Error>> {
-    let lane = LaneSpec {
+fn beside(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
+    println!("|   KB/s |  rtt | queue | ours first | theirs first |");
+    println!("|-------:|-----:|------:|-----------:|-------------:|");
+    for rate in &arguments.rates {
+        for rtt in &arguments.rtts {
+            for queue in &arguments.queues {
+                let [ours, theirs] = [(1, 5), (5, 1)].map(|(ours, theirs)| {
+                    let lane = lane(arguments, (*rate, *rtt, *queue));
+                    let flow = |control, from| Flow {
+                        control,
+                        up: Some(Duration::from_secs(from)),
+                        down: None,
+                    };
+                    let scenario = Scenario {
+                        up: lane.clone(),
+                        down: lane,
+                        flows: vec![flow(Control::Segue, ours), flow(Control::Cubic, theirs)],
+                        time: Duration::from_secs(arguments.seconds),
+                        from: Duration::from_secs(10),
+                        pauses: None,
+                    };
+                    run(&scenario, arguments.seed).map(|outcome| {
+                        outcome.up[0] as f64 / outcome.up.iter().sum::<u64>().max(1) as f64
+                    })
+                });
+                println!(
+                    "| {:>6.1} | {rtt:>4} | {queue:>5} | {:>10.2} | {:>12.2} |",
+                    *rate as f64 / 1024.0,
+                    ours?,
+                    theirs?
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+fn lane(arguments: &Arguments, (rate, rtt, queue): (u64, u64, u64)) -> LaneSpec {
+    LaneSpec {
         rates: vec![(Duration::ZERO, rate)],
         delays: vec![(Duration::ZERO, Duration::from_millis(rtt) / 2)],
         queue: (rate * queue / 1000).max(6 * PACKET),
         loss: arguments.loss,
         jitter: Duration::ZERO,
-    };
+    }
+}
+
+fn drawn(arguments: &Arguments, count: u64) -> Result<(), Box<dyn Error>> {
+    println!(
+        "| seed |     KB/s |  rtt | queue | loss | bulk |    p99 |  limit | met | used | met |"
+    );
+    println!(
+        "|-----:|---------:|-----:|------:|-----:|------|-------:|-------:|-----|------|-----|"
+    );
+    for both in [false, true] {
+        let (mut quick, mut full) = (0, 0);
+        for seed in arguments.seed..arguments.seed + count {
+            let verdict = DrawnLink::draw(seed, both).judge(seed)?;
+            quick += u64::from(verdict.is_quick());
+            full += u64::from(verdict.is_full());
+            if !arguments.misses || !verdict.is_quick() || !verdict.is_full() {
+                println!("| {seed:>4} {verdict}");
+            }
+        }
+        let ways = if both { "both ways" } else { "up" };
+        println!("\n{ways}: of {count} links {quick} are quick, {full} are full.\n");
+    }
+    Ok(())
+}
+
+fn line(
+    arguments: &Arguments,
+    (rate, rtt, queue): (u64, u64, u64),
+    both: bool,
+) -> Result<String, Box<dyn Error>> {
+    let lane = lane(arguments, (rate, rtt, queue));
     let begin = Duration::from_secs(1);
     let flow = Flow { control: arguments.control, up: Some(begin), down: both.then_some(begin) };
     let scenario = Scenario {

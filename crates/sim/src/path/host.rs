@@ -14,7 +14,7 @@ use quinn_proto::{
 use rcgen::{CertificateParams, KeyPair, PKCS_ED25519, SerialNumber};
 use rustls::RootCertStore;
 use rustls::pki_types::PrivatePkcs8KeyDer;
-use segue_rpc::congestion::{Factory, Room, Shared, Stamps};
+use segue_rpc::congestion::{Factory, Room, Shared, Stamps, acks};
 
 /// What holds a sender back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,6 +72,7 @@ impl Keys {
         let mut client = ClientConfig::with_root_certificates(Arc::new(roots))?;
         let mut transport = TransportConfig::default();
         transport
+            .ack_frequency_config(Some(acks()))
             .stream_receive_window(VarInt::from_u32(WINDOW))
             .receive_window(VarInt::from_u32(WINDOW))
             .send_window(u64::from(WINDOW));
@@ -224,7 +225,7 @@ impl Host {
                         if let Some(echo) =
                             self.stamps.take(now, connection.stats().udp_rx.bytes, &bytes)
                         {
-                            shared.flight().handle_echo(echo);
+                            shared.flight().handle_echo(now, echo);
                         }
                     }
                 }
@@ -291,11 +292,8 @@ impl Host {
     fn write_stamp(&mut self, now: Instant, shared: &Shared) {
         let Some(connection) = &mut self.connection else { return };
         let mut flight = shared.flight();
-        if flight.take_moved() {
-            self.stamps.forget();
-        }
         if let Some(bytes) = self.stamps.next(now, flight.stamp_period()) {
-            flight.handle_aside(bytes.len() as u64);
+            flight.handle_stamp(&bytes);
             drop(flight);
             let _ = connection.datagrams().send(bytes.into(), true);
         }

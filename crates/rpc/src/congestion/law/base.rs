@@ -2,15 +2,28 @@
 
 use std::time::Instant;
 
-use super::{Law, Phase, Round, Trip, lesser};
+use super::others::{Cubic, Others};
+use super::{Law, PACKETS, Phase, Round, Trip, lesser};
 
-/// Packets that measure the path; a single one may have waited for a timer.
-const PACKETS_DRAINED: u64 = 3;
+/// After so many drains in a row that found others we yield for a while: two senders with this law
+/// may take each other for one of TCP's kind.
+const FOUND_MAX: u32 = 3;
+
+/// Why the queue is drained, and so what it means if it stays.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) enum Why {
+    /// Nobody else sends: the path is longer.
+    Alone,
+    /// To measure the path: somebody else sends, or the path is longer.
+    Period,
+    /// Others filled the queue before, beside such a window of ours: they still do.
+    Others { window: u64, others: Others },
+}
 
 impl Law {
     pub(super) fn end_period(&mut self, now: Instant) {
         match self.phase {
-            Phase::Steady if self.window > self.drained() => self.drain(now),
+            Phase::Steady if self.window > self.drained() => self.drain(now, Why::Period),
             Phase::Drain { .. } => {}
             // The visible queue is another sender's.
             Phase::Compete { .. } => self.begin_period(now, None),
@@ -18,34 +31,42 @@ impl Law {
         }
     }
 
-    pub(super) fn drain(&mut self, now: Instant) {
-        self.phase = Phase::Drain { since: now, packets: 0, least: None };
+    pub(super) fn drain(&mut self, now: Instant, why: Why) {
+        // What is sent before waits behind our queue.
+        let since = now + self.waited.unwrap_or_default();
+        self.phase = Phase::Drain { since, packets: 0, least: None, why };
     }
 
-    /// Ends a drain once enough acknowledged packets found the queue gone.
-    pub(super) fn handle_drained(&mut self, now: Instant, sent: Instant, trip: Trip) {
-        let Phase::Drain { since, packets, least } = self.phase else { return };
+    /// Ends a drain once enough packets, or echoes, found the queue gone.
+    pub(super) fn handle_drained(&mut self, now: Instant, sent: Instant, trip: Trip, enough: u64) {
+        let Phase::Drain { since, packets, least, why } = self.phase else { return };
         let packets = packets + u64::from(sent >= since);
         let least = lesser(least, trip);
-        if packets < PACKETS_DRAINED {
-            self.phase = Phase::Drain { since, packets, least };
-        } else {
-            self.phase = Phase::Steady;
-            self.handle_base(now, least);
-            self.begin_period(now, least);
-            self.round = Round::new(now, self.latest, true);
+        if packets < enough {
+            self.phase = Phase::Drain { since, packets, least, why };
+            return;
         }
-    }
-
-    /// Decides whether a drain has found the path longer. If so the next rates tell why. Otherwise
-    /// the queue was ours, and the link is slower.
-    fn handle_base(&mut self, now: Instant, least: Option<Trip>) {
+        self.phase = Phase::Steady;
+        self.round = Round::new(now, self.latest, true);
         let old = self.base().unwrap_or_default();
-        if least.is_some_and(|trip| trip.time > old + old / 2 + 2 * self.target) {
-            self.rebased = self.rebased.or(Some((now, self.base)));
-            self.moved = true;
-        } else if self.rebased.take().is_some() {
-            self.peak = self.rate();
+        let queued = old + old / 4 + 4 * self.target + self.packets(PACKETS);
+        let longer = least.filter(|least| why != Why::Alone && least.time > queued);
+        let is_same = |before: Trip, now: Trip| now.time.abs_diff(before.time) <= self.target;
+        let found = match (why, longer) {
+            (Why::Period, Some(longer)) => Some(Others { longer, found: 0 }),
+            (Why::Others { others, .. }, Some(longer)) if !is_same(others.longer, longer) => {
+                Some(Others { longer, found: others.found + 1 })
+            }
+            _ => None,
+        };
+        self.begin_period(now, if found.is_some() { None } else { least });
+        match (found, why) {
+            (Some(others), Why::Others { window, .. }) if others.found < FOUND_MAX => {
+                self.window = self.window.max(window);
+                self.compete_from(now, Cubic::at(now, window), others);
+            }
+            (Some(others), Why::Period) => self.begin_to_compete(now, others),
+            _ => {}
         }
     }
 
