@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use quinn::{ClientConfig, Endpoint, EndpointConfig, TokioRuntime};
+use quinn::{ClientConfig, Endpoint, TokioRuntime};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
@@ -184,5 +184,5 @@ async fn connect(
 fn endpoint() -> io::Result<Endpoint> {
     let socket = transport::bind((Ipv6Addr::UNSPECIFIED, 0).into())
         .or_else(|_| transport::bind((Ipv4Addr::UNSPECIFIED, 0).into()))?;
-    Endpoint::new(EndpointConfig::default(), None, socket, Arc::new(TokioRuntime))
+    Endpoint::new(transport::dialing(), None, socket, Arc::new(TokioRuntime))
 }

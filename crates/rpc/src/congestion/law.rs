@@ -56,6 +56,10 @@ const PACKETS_START: u64 = 10;
 /// Where the first round trip was longer the window starts with two: ten packets take ten seconds
 /// at 9.6 kbit/s.
 const SLOW: Duration = Duration::from_millis(400);
+/// Packets are made smaller where a full one takes longer.
+const PACKET_TIME: Duration = Duration::from_millis(25);
+/// But not smaller than this: each has 73 bytes of headers and seal.
+const PACKET_MIN: u64 = 600;
 /// The shortest round: shorter ones tell more about timers than about the path.
 const ROUND_MIN: Duration = Duration::from_millis(5);
 /// How long a base counts.
@@ -85,7 +89,8 @@ const LOSS: u64 = 10;
 
 #[derive(Clone, Debug)]
 pub(super) struct Law {
-    packet: u64,
+    /// The largest packet that the path carries, bytes.
+    mtu: u64,
     window: u64,
     phase: Phase,
     /// The round trip of the empty path; none before the first one.
@@ -185,7 +190,7 @@ impl Law {
     pub(super) fn new(now: Instant, packet: u16) -> Law {
         let packet = u64::from(packet);
         Law {
-            packet,
+            mtu: packet,
             window: PACKETS_START * packet,
             phase: Phase::Start { full: 0, queued: 0 },
             base: None,
@@ -241,9 +246,13 @@ impl Law {
         }
     }
 
-    /// The size of a packet on this path, bytes.
+    /// The size of a packet that is sent on this path, bytes: less than the path allows where it
+    /// takes long.
     pub(super) fn packet(&self) -> u64 {
-        self.packet
+        match self.is_known && !self.is_learning() {
+            true => self.mtu.min(bytes_in(self.rate(), PACKET_TIME).max(PACKET_MIN)),
+            false => self.mtu,
+        }
     }
 
     /// Bytes a second that the path delivered when it was busy last; 0 before that.
@@ -267,7 +276,7 @@ impl Law {
     }
 
     pub(super) fn handle_packet_size(&mut self, packet: u16) {
-        self.packet = u64::from(packet);
+        self.mtu = u64::from(packet);
     }
 
     /// Something was sent.
@@ -288,7 +297,7 @@ impl Law {
     pub(super) fn handle_ack(&mut self, now: Instant, sent: Instant, bytes: u64) {
         let trip = Trip { time: since(now, sent), bytes };
         if self.base.is_none() && trip.time > SLOW {
-            self.window = PACKETS * self.packet;
+            self.window = PACKETS * self.packet();
             self.phase = Phase::Steady;
         }
         self.least = lesser(self.least, trip);
@@ -347,7 +356,7 @@ impl Law {
 
     /// Begins to learn the path anew.
     fn restart(&mut self, packets: u64, now: Instant) {
-        self.window = self.window.min(packets * self.packet);
+        self.window = self.window.min(packets * self.packet());
         self.phase = Phase::Start { full: 0, queued: 0 };
         self.rates = [0; 3];
         self.pace = Pace::default();
@@ -357,7 +366,7 @@ impl Law {
     }
 
     fn least_window(&self) -> u64 {
-        PACKETS * self.packet
+        PACKETS * self.packet()
     }
 
     /// The window at which the queue is gone.
@@ -376,8 +385,8 @@ impl Law {
     fn end_round(&mut self, now: Instant, mut round: Round, length: Duration) {
         let all = round.delivered + round.lost;
         // A sign of life comes alone.
-        round.limited |= all < self.packet;
-        let is_lossy = round.lost * LOSS > all && all > LOSS * self.packet;
+        round.limited |= all < self.packet();
+        let is_lossy = round.lost * LOSS > all && all > LOSS * self.packet();
         self.target = match is_lossy {
             true => (self.target / 2).max(TARGET / 16),
             false => (self.target + TARGET / 20).min(TARGET),
@@ -423,14 +432,14 @@ impl Law {
 
     /// The largest useful window: a host that is slower than the link does not fill its window.
     fn usable(&self, round: Round) -> u64 {
-        2 * (round.delivered + round.lost) + PACKETS_START * self.packet
+        2 * (round.delivered + round.lost) + PACKETS_START * self.packet()
     }
 
     /// The time that `packets` take at the present rate.
     fn packets(&self, packets: u64) -> Duration {
         match self.rate() {
             0 => Duration::ZERO,
-            rate => time_for(packets * self.packet, rate),
+            rate => time_for(packets * self.packet(), rate),
         }
     }
 

@@ -9,7 +9,8 @@ use bytes::{Bytes, BytesMut};
 use quinn_proto::congestion::CubicConfig;
 use quinn_proto::{
     ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig,
-    Event, ServerConfig, StreamEvent, StreamId, Transmit, TransportConfig, VarInt,
+    Event, RandomConnectionIdGenerator, ServerConfig, StreamEvent, StreamId, Transmit,
+    TransportConfig, VarInt,
 };
 use rcgen::{CertificateParams, KeyPair, PKCS_ED25519, SerialNumber};
 use rustls::RootCertStore;
@@ -123,8 +124,13 @@ impl Host {
         now: Instant,
     ) -> Host {
         let seed = Some([u8::try_from(address.port() % 256).unwrap_or(0); 32]);
+        let mut config = EndpointConfig::default();
+        if server.is_none() {
+            // As a host of Segue's that dials.
+            config.cid_generator(|| Box::new(RandomConnectionIdGenerator::new(0)));
+        }
         Host {
-            endpoint: Endpoint::new(Arc::new(EndpointConfig::default()), server, true, seed),
+            endpoint: Endpoint::new(Arc::new(config), server, true, seed),
             handle: None,
             connection: None,
             control,

@@ -57,7 +57,7 @@ impl Law {
     /// Takes in the length of our queue in a round. `is_reduced`: if it was ours, it would be gone.
     pub(super) fn handle_queue(&mut self, now: Instant, queue: Duration, is_reduced: bool) {
         // The queue that stays makes the rate small, and the time of packets long.
-        let ours_at_peak = self.target + time_for(PACKETS * self.packet, self.peak);
+        let ours_at_peak = self.target + time_for(PACKETS * self.packet(), self.peak);
         let is_squeezed = self.acked() < self.peak - self.peak / 4;
         let is_crowded = is_reduced && is_squeezed && queue > 3 * ours_at_peak;
         self.crowded = if is_crowded { self.crowded + 1 } else { 0 };
@@ -93,7 +93,7 @@ impl Law {
             self.drain(now, Why::Alone);
         } else if round.lost == 0 && !round.limited {
             let trip = self.base().unwrap_or_default() + self.waited.unwrap_or_default();
-            let grown = cubic.window(now, (self.window, self.packet), trip);
+            let grown = cubic.window(now, (self.window, self.packet()), trip);
             self.window = grown.min(self.usable(round)).max(self.window);
             if cubic == Cubic::STEEP && self.window > 2 * window {
                 let cubic = Cubic::at(now, self.window);

@@ -95,7 +95,7 @@ impl Law {
     /// Takes in what the other side tells of our packets.
     pub(super) fn steer(&mut self, now: Instant, wait: Duration, Echo { trip, rate, .. }: Echo) {
         let Some(rate) = rate.map(|rate| rate.min(BELIEVED * self.acked())) else { return };
-        let delay = trip.max(self.base().unwrap_or_default()) + stamp_period(self.packet, rate);
+        let delay = trip.max(self.base().unwrap_or_default()) + stamp_period(self.packet(), rate);
         self.pace.until = Some(now + DELAYS_MISSED * delay);
         let span = (DELAYS_RATES * delay).max(SPAN);
         let is_full = !self.round.limited
@@ -105,8 +105,8 @@ impl Law {
         if !is_full && self.pace.pace.is_none() {
             return;
         }
-        let own = time_for(self.packet, rate);
-        let goal = self.target + own;
+        let own = time_for(self.packet(), rate);
+        let goal = own + self.target.saturating_sub(own / 4).max(self.target / 2);
         let is_long = wait > 2 * goal;
         // A drain leaves a gap in what arrives. A long queue may be a slower link's.
         let rate = match wait > goal + self.target {
