@@ -61,6 +61,7 @@ pub use record::Recorder;
 pub use rpc::Rpc;
 pub use stats::LinkStats;
 pub use tls::TlsError;
+pub use transport::dialing;
 
 #[cfg(test)]
 mod tests;

@@ -58,7 +58,7 @@ pub(crate) fn listening(control: Control) -> TransportConfig {
 
 /// For the one connection of a host's socket. Packets to it need no connection ID, which saves
 /// eight bytes each.
-pub(crate) fn dialing() -> EndpointConfig {
+pub fn dialing() -> EndpointConfig {
     let mut config = EndpointConfig::default();
     config.cid_generator(|| Box::new(RandomConnectionIdGenerator::new(0)));
     config

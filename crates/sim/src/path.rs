@@ -26,6 +26,9 @@ use self::host::{Host, Keys};
 pub use self::lane::LaneSpec;
 use self::lane::PathQueue;
 
+/// A full packet with its headers, bytes.
+pub const PACKET: u64 = 1480;
+
 /// How often a question is asked.
 const ASK_PERIOD: Duration = Duration::from_millis(50);
 

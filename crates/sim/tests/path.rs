@@ -5,13 +5,10 @@
 use std::time::Duration;
 
 use segue_sim::path::{
-    Control, DrawnLink, Flow, LaneSpec, Outcome, Pauses, Scenario, Verdict, percentile, run,
+    Control, DrawnLink, Flow, LaneSpec, Outcome, PACKET, Pauses, Scenario, Verdict, percentile, run,
 };
 
 const KB: u64 = 1024;
-/// A full packet with its headers.
-const PACKET: u64 = 1480;
-
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
@@ -72,29 +69,28 @@ fn a_question_waits_for_two_packets_and_20_ms_and_the_link_is_full() {
     }
 }
 
+/// A question takes the round trip, so many packets and 20 ms; messages use so much of the link.
+fn expect(rate: u64, (most, least): (u64, f64)) {
+    for rtt in [1, 40, 200].map(ms) {
+        let outcome = bulk(&lane(rate, rtt), ms(30_000), ms(120_000));
+        let limit = rtt + packets(most, rate) + ms(20);
+        let worst = outcome.percentile(99);
+        assert!(worst <= limit, "{rate} B/s, {rtt:?}: {worst:?}, not {limit:?}");
+        assert!(used(&outcome) >= least, "{rate} B/s, {rtt:?}: {}", used(&outcome));
+    }
+}
+
 #[test]
 fn on_a_thin_link_packets_are_smaller_and_a_question_waits_for_two_full_ones_and_20_ms() {
     for rate in [1229, 3686, 8 * KB, 16 * KB, 32 * KB] {
-        for rtt in [1, 40, 200].map(ms) {
-            let outcome = bulk(&lane(rate, rtt), ms(30_000), ms(120_000));
-            let limit = rtt + packets(2, rate) + ms(20);
-            let worst = outcome.percentile(99);
-            assert!(worst <= limit, "{rate} B/s, {rtt:?}: {worst:?}, not {limit:?}");
-            assert!(used(&outcome) >= 0.82, "{rate} B/s, {rtt:?}: {}", used(&outcome));
-        }
+        expect(rate, (2, 0.82));
     }
 }
 
 #[test]
 fn on_a_slow_link_a_question_waits_for_three_packets_and_20_ms() {
     for rate in [64, 128, 256].map(|kb| kb * KB) {
-        for rtt in [1, 40, 200].map(ms) {
-            let outcome = bulk(&lane(rate, rtt), ms(30_000), ms(120_000));
-            let limit = rtt + packets(3, rate) + ms(20);
-            let worst = outcome.percentile(99);
-            assert!(worst <= limit, "{rate} B/s, {rtt:?}: {worst:?}, not {limit:?}");
-            assert!(used(&outcome) >= 0.92, "{rate} B/s, {rtt:?}: {}", used(&outcome));
-        }
+        expect(rate, (3, 0.92));
     }
 }
 

@@ -34,6 +34,8 @@ const BURST_PACKETS: u64 = 2;
 /// How often a stamp goes along at most, in time and in packets.
 const STAMP_PERIOD: Duration = Duration::from_millis(10);
 const STAMP_PACKETS: u64 = 8;
+/// The same at the start, where the first queue is looked for.
+const STAMP_PACKETS_START: u64 = 2;
 
 /// Whether something can be sent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -161,7 +163,7 @@ impl Flight {
             return None;
         }
         // Before much was sent the rate is that of a few bytes.
-        let packets = if self.law.is_learning() { BURST_PACKETS } else { STAMP_PACKETS };
+        let packets = if self.law.is_learning() { STAMP_PACKETS_START } else { STAMP_PACKETS };
         match self.unstamped >= packets * self.law.packet() {
             true => Some(STAMP_PERIOD),
             false => Some(stamp_period(self.law.packet(), self.law.rate())),

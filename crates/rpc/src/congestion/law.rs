@@ -39,6 +39,7 @@
 mod base;
 mod others;
 mod pace;
+mod start;
 
 use std::time::{Duration, Instant};
 
@@ -47,9 +48,9 @@ use self::others::{Cubic, Others};
 use self::pace::Pace;
 use super::stamps::Echo;
 
-/// How long the queue may be, apart from two packets. Longer than a busy host's timers err.
+/// How long the queue should be, apart from a packet. Longer than a busy host's timers err.
 const TARGET: Duration = Duration::from_millis(8);
-/// The other side may acknowledge every second packet only.
+/// So many more may be in flight: one that the link sends, and one behind it.
 const PACKETS: u64 = 2;
 /// The window at the start.
 const PACKETS_START: u64 = 10;
@@ -58,7 +59,7 @@ const PACKETS_START: u64 = 10;
 const SLOW: Duration = Duration::from_millis(400);
 /// Packets are made smaller where a full one takes longer.
 const PACKET_TIME: Duration = Duration::from_millis(25);
-/// But not smaller than this: each has 73 bytes of headers and seal.
+/// But not smaller than this, because each has headers and a seal.
 const PACKET_MIN: u64 = 600;
 /// The shortest round: shorter ones tell more about timers than about the path.
 const ROUND_MIN: Duration = Duration::from_millis(5);
@@ -70,18 +71,12 @@ const PERIOD_PACKETS: u64 = 64;
 const DRAIN: Duration = Duration::from_millis(60);
 /// After so long without sending, the path may be another one.
 const SILENCE: Duration = Duration::from_secs(2);
-/// Packets in a row that found a queue end the steep growth.
-const QUEUED_MAX: u32 = 8;
-/// The same, of echoes.
-const QUEUED_ECHOES: u32 = 2;
 /// Packets that measure an empty path; a single one may have waited for a timer.
 const PACKETS_DRAINED: u64 = 3;
 /// The same, of echoes.
 const ECHOES_DRAINED: u64 = 1;
 /// The other side may put an acknowledgement off for so long.
 const ACK_DELAY: Duration = Duration::from_millis(25);
-/// The highest rate is reduced each so long, by a part: to a half within 12 s.
-const PEAK_FOR: Duration = Duration::from_millis(500);
 /// If rounds gain less than this part, the link is full.
 const GAIN: u64 = 4;
 /// One of so many bytes lost in a round is too many.
@@ -133,7 +128,7 @@ enum Phase {
     },
     Steady,
     Drain {
-        /// When the window was reduced. Later packets find the queue gone.
+        /// Packets sent from then on find our queue gone.
         since: Instant,
         /// How much of that arrived.
         packets: u64,
@@ -308,7 +303,7 @@ impl Law {
         self.round.least = lesser(self.round.least, trip);
         if !self.pace.is_heard() {
             let base = self.base().unwrap_or_default();
-            self.handle_start(now, trip.time.saturating_sub(base), QUEUED_MAX);
+            self.handle_start(now, trip.time.saturating_sub(base), start::QUEUED_MAX);
             self.handle_drained(now, sent, trip, PACKETS_DRAINED);
         }
         let length = since(now, self.round.since);
@@ -328,7 +323,7 @@ impl Law {
         let wait = trip.time.saturating_sub(self.base().unwrap_or_default());
         self.waited = Some(self.waited.map_or(wait, |waited| waited.min(wait)));
         self.steer(now, wait, echo);
-        self.handle_start(now, wait, QUEUED_ECHOES);
+        self.handle_start(now, wait, start::QUEUED_ECHOES);
         let sent = now.checked_sub(echo.trip).unwrap_or(now);
         self.handle_drained(now, sent, trip, ECHOES_DRAINED);
     }
@@ -396,20 +391,15 @@ impl Law {
         // Acknowledgements that come together cover packets whose sending took time.
         let spread = since(self.latest, round.sent);
         let rate = per_second(carried, length.max(spread));
-        if round.limited || matches!(self.phase, Phase::Drain { .. }) {
-            self.rates[0] = self.rates[0].max(rate);
-            self.crowded = 0;
-        } else {
+        let is_full = !round.limited && !matches!(self.phase, Phase::Drain { .. });
+        if is_full {
             self.rates = [rate, self.rates[0], self.rates[1]];
             self.is_known = true;
-            let is_alone = !matches!(self.phase, Phase::Compete { .. });
-            if is_alone && since(now, self.peaked) > PEAK_FOR {
-                self.peaked = now;
-                self.peak -= self.peak / 32;
-            }
-            self.peak = rate.max(self.peak);
+            self.handle_peak(now, rate);
+        } else {
+            self.rates[0] = self.rates[0].max(rate);
+            self.crowded = 0;
         }
-        let is_full = !round.limited && !matches!(self.phase, Phase::Drain { .. });
         self.pace.end_round(now, is_full);
         self.windows = [self.window, self.windows[0]];
         match self.phase {
@@ -443,37 +433,22 @@ impl Law {
         }
     }
 
-    /// Grows as long as growth brings a gain.
-    fn start(&mut self, now: Instant, full: u32, round: Round) {
-        let [rate, before, _] = self.rates;
-        let full = if rate < before + before / GAIN { full + 1 } else { 0 };
-        if full >= 3 {
-            return self.end_start(now);
-        }
-        self.phase = Phase::Start { full, queued: 0 };
-        self.window = (2 * self.window).min(self.usable(round)).max(self.window);
-    }
-
-    /// Looks for the first queue: so many waits in a row.
-    fn handle_start(&mut self, now: Instant, wait: Duration, most: u32) {
-        let Phase::Start { full, queued } = self.phase else { return };
-        let is_queued = wait > self.target + self.packets(PACKETS);
-        let queued = if is_queued { queued + 1 } else { 0 };
-        self.phase = Phase::Start { full, queued };
-        if queued >= most {
-            self.end_start(now);
-        }
-    }
-
-    fn end_start(&mut self, now: Instant) {
-        let length = since(now, self.round.since);
-        let present = per_second(self.round.delivered, length);
-        self.window = self.aim(self.rate().max(present)).min(self.window);
-        self.drain(now, Why::Alone);
-    }
-
     fn follow(&mut self, now: Instant, round: Round, length: Duration) {
         let queue = self.queue(round);
+        let is_reduced = match self.pace.told() {
+            Some(pace) => {
+                let trip = self.base().unwrap_or_default() + self.theirs() + 2 * self.target;
+                self.window = bytes_in(pace, trip + ACK_DELAY) + self.least_window();
+                self.pace.is_reduced(now)
+            }
+            None => self.follow_acks(queue, round, length),
+        };
+        self.waited = None;
+        self.handle_queue(now, queue, is_reduced);
+    }
+
+    /// Without echoes. Returns whether the round's packets were sent by the window that should be.
+    fn follow_acks(&mut self, queue: Duration, round: Round, length: Duration) -> bool {
         let ours = self.target + self.packets(PACKETS);
         // One slow round is the host's; a long queue is the link's.
         let rate = if queue > 2 * ours { self.rates[0] } else { self.rate() };
@@ -483,20 +458,8 @@ impl Law {
         let used = round.in_flight(length);
         let most = self.aim(rate + rate / GAIN).max(used + used / 4);
         let most = most.min(before + before / 4).min(self.usable(round));
-        self.window = match self.pace.told() {
-            Some(pace) => {
-                let trip = self.base().unwrap_or_default() + self.theirs() + 2 * self.target;
-                bytes_in(pace, trip + ACK_DELAY) + self.least_window()
-            }
-            None if queue < self.target / 2 => aim.max(most),
-            None => aim,
-        };
-        self.waited = None;
-        let is_reduced = match self.pace.told() {
-            Some(_) => self.pace.is_reduced(now),
-            None => before <= aim + aim / 4,
-        };
-        self.handle_queue(now, queue, is_reduced);
+        self.window = if queue < self.target / 2 { aim.max(most) } else { aim };
+        before <= aim + aim / 4
     }
 }
 
@@ -522,3 +485,6 @@ fn per_second(bytes: u64, time: Duration) -> u64 {
 fn time_for(bytes: u64, rate: u64) -> Duration {
     Duration::from_micros(bytes.saturating_mul(1_000_000) / rate.max(1))
 }
+
+#[cfg(test)]
+mod tests;

@@ -123,7 +123,8 @@ impl Stamps {
         let back = self.micros(now).wrapping_sub(arrived);
         let trip = transit.wrapping_add(back);
         let rate = self.rate(trip, arrived, received);
-        let theirs = self.back.take(now, back);
+        // By a clock of our own: nobody can say that it was longer.
+        let theirs = self.back.take(now, back).min(trip);
         Some(Echo { trip: micros(trip), theirs: micros(theirs), rate })
     }
 
@@ -253,6 +254,22 @@ mod tests {
         let echo = stamps.next(start + Duration::from_millis(9), PERIOD).unwrap();
         assert_eq!(echo[0], ECHO);
         assert!(stamps.next(start + Duration::from_millis(10), PERIOD).is_some());
+    }
+
+    #[test]
+    fn nobody_can_say_that_an_echo_waited_longer_than_it_took() {
+        let now = Instant::now();
+        let mut stamps = Stamps::new(now);
+        let echo = |arrived: Micros| {
+            let words = [0, arrived, 0].map(Micros::to_le_bytes).concat();
+            [vec![ECHO], words].concat()
+        };
+        let trip = Duration::from_millis(30);
+        for arrived in [5_000, 4_000_000_000, 2_000_000_000, 3] {
+            let echo = stamps.take(now + trip, 0, &echo(arrived)).unwrap();
+            assert_eq!(echo.trip, trip);
+            assert!(echo.theirs <= trip, "{echo:?}");
+        }
     }
 
     #[test]

@@ -7,7 +7,7 @@ use std::error::Error;
 use std::time::Duration;
 
 use clap::Parser;
-use segue_sim::path::{Control, DrawnLink, Flow, LaneSpec, Scenario, percentile, run};
+use segue_sim::path::{Control, DrawnLink, Flow, LaneSpec, PACKET, Scenario, percentile, run};
 
 /// Runs a sender and questions over simulated links, and prints a table.
 #[derive(Parser, Debug)]
@@ -33,19 +33,16 @@ struct Arguments {
     /// Decides which packets are lost
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Draws so many links, from the seed on, and says on which the law's promises hold
+    /// Draws so many links, the first by the seed, and says on which the law's promises hold
     #[arg(long)]
     drawn: Option<u64>,
-    /// A sender of TCP's kind beside ours in the same queue, for the same bytes
+    /// Puts a sender with Cubic into the same queue, and prints our share of what both carry
     #[arg(long)]
     beside: bool,
     /// With `drawn`: the links that miss a promise only
     #[arg(long)]
     misses: bool,
 }
-
-/// A full packet with its headers, bytes.
-const PACKET: u64 = 1480;
 
 fn control(name: &str) -> Result<Control, String> {
     match name {

@@ -10,13 +10,11 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::{Control, Flow, LaneSpec, Outcome, Scenario};
+use super::{Control, Flow, LaneSpec, Outcome, PACKET, Scenario};
 use crate::rng::Rng;
 
 /// What a question may wait in a full direction, besides two packets; and for the hosts.
 const BOUND: Duration = Duration::from_millis(10);
-/// A full packet with its headers, bytes.
-const PACKET: u64 = 1480;
 /// Goodput of a link, per mille.
 const GOODPUT: u64 = 920;
 /// Bytes that one run carries each way at most, so that fast links take no hours.

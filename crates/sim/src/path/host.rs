@@ -9,13 +9,13 @@ use bytes::{Bytes, BytesMut};
 use quinn_proto::congestion::CubicConfig;
 use quinn_proto::{
     ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig,
-    Event, RandomConnectionIdGenerator, ServerConfig, StreamEvent, StreamId, Transmit,
-    TransportConfig, VarInt,
+    Event, ServerConfig, StreamEvent, StreamId, Transmit, TransportConfig, VarInt,
 };
 use rcgen::{CertificateParams, KeyPair, PKCS_ED25519, SerialNumber};
 use rustls::RootCertStore;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use segue_rpc::congestion::{Factory, Room, Shared, Stamps, acks};
+use segue_rpc::dialing;
 
 /// What holds a sender back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -124,11 +124,7 @@ impl Host {
         now: Instant,
     ) -> Host {
         let seed = Some([u8::try_from(address.port() % 256).unwrap_or(0); 32]);
-        let mut config = EndpointConfig::default();
-        if server.is_none() {
-            // As a host of Segue's that dials.
-            config.cid_generator(|| Box::new(RandomConnectionIdGenerator::new(0)));
-        }
+        let config = if server.is_some() { EndpointConfig::default() } else { dialing() };
         Host {
             endpoint: Endpoint::new(Arc::new(config), server, true, seed),
             handle: None,

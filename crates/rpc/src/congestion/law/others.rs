@@ -7,6 +7,8 @@ use super::{Law, PACKETS, Phase, Round, Trip, bytes_in, scaled, since, time_for}
 
 /// The time for which another sender's queue is filled as well.
 const COMPETE: Duration = Duration::from_secs(20);
+/// The highest rate is reduced each so long, by a part: to a half within 12 s.
+const PEAK_FOR: Duration = Duration::from_millis(500);
 /// Rounds with a queue of another sender.
 const CROWDED_MAX: u32 = 4;
 /// Cubic's constant, packets a second cubed [RFC 9438].
@@ -54,6 +56,16 @@ impl Cubic {
 }
 
 impl Law {
+    /// Takes in the rate of a full round. Beside others it says nothing against the highest one.
+    pub(super) fn handle_peak(&mut self, now: Instant, rate: u64) {
+        let is_alone = !matches!(self.phase, Phase::Compete { .. });
+        if is_alone && since(now, self.peaked) > PEAK_FOR {
+            self.peaked = now;
+            self.peak -= self.peak / 32;
+        }
+        self.peak = rate.max(self.peak);
+    }
+
     /// Takes in the length of our queue in a round. `is_reduced`: if it was ours, it would be gone.
     pub(super) fn handle_queue(&mut self, now: Instant, queue: Duration, is_reduced: bool) {
         // The queue that stays makes the rate small, and the time of packets long.

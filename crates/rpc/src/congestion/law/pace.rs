@@ -4,9 +4,10 @@
 //!   pace = arrival × (1 + (goal − wait) / (2 × delay))
 //! ```
 //!
-//! `arrival` is the rate by the other side's clock, which is the link's while there is a queue. The
-//! second factor brings the queue to the goal within two delays, so without overshooting. Neither
-//! depends on the way back: the other direction may be full.
+//! `arrival` is the rate by the other side's clock. It is the link's while there is a queue. The
+//! second factor brings the wait to its goal within two delays. The goal is a packet's own time and
+//! 8 ms, less a quarter of the packet's time, but 4 ms at least. Neither factor depends on the way
+//! back, so the other direction may be full.
 
 use std::time::{Duration, Instant};
 
@@ -14,9 +15,9 @@ use super::{Law, Phase, scaled, since, time_for};
 use crate::congestion::flight::stamp_period;
 use crate::congestion::stamps::Echo;
 
-/// The pace differs by such a part from the rate of arrival at most, and changes by it at once.
+/// The pace differs by this part at most, from the rate of arrival and from the pace before.
 const STEP: f64 = 0.25;
-/// A queue is brought to its goal within so many delays. With less than one and a half it swings.
+/// A queue is brought to its goal within so many delays.
 const DELAYS_TO_GOAL: f64 = 2.0;
 /// The same, for one that is twice as long.
 const DELAYS_TO_GOAL_LONG: f64 = 1.5;
@@ -37,11 +38,11 @@ const BELIEVED: u64 = 4;
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Pace {
     pace: Option<u64>,
-    /// Without an echo until then nothing is known any more.
+    /// Without an echo until then the other side is silent.
     until: Option<Instant>,
     /// Since when no packet waits.
     calm: Option<Instant>,
-    /// When a queue that is twice as long as it should be would be gone, if it was ours.
+    /// When our own queue would be gone. None unless the queue is twice as long as it should be.
     reduced: Option<Instant>,
     /// Arrival in bytes a second: the most of three times, the newest first.
     rates: [u64; 3],
@@ -72,14 +73,17 @@ impl Pace {
 
     /// `is_full`: the round shows the link's rate.
     pub(super) fn end_round(&mut self, now: Instant, is_full: bool) {
+        if self.until.is_some_and(|until| now > until) {
+            self.until = None;
+        }
         if !is_full {
             self.idle = Some(now);
-        } else if self.until.is_none_or(|until| now > until) {
+        } else if self.until.is_none() {
             *self = Pace::default();
         }
     }
 
-    /// Takes in a rate of arrival, and returns the link's.
+    /// Takes in a rate of arrival.
     fn handle_rate(&mut self, now: Instant, rate: u64, time: Duration, is_full: bool) {
         let is_over = self.shifted.is_none_or(|at| since(now, at) >= time);
         if is_over && is_full {

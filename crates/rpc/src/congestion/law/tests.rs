@@ -1,0 +1,77 @@
+use std::collections::VecDeque;
+
+use super::*;
+
+const PACKET: u64 = 1200;
+const RATE: u64 = 120_000;
+const TRIP: Duration = Duration::from_millis(40);
+
+/// A path that carries a packet each 10 ms, and what the other side tells of it.
+struct Path {
+    law: Law,
+    now: Instant,
+    flight: VecDeque<Instant>,
+}
+
+impl Path {
+    fn new() -> Path {
+        let now = Instant::now();
+        Path { law: Law::new(now, 1200), now, flight: VecDeque::new() }
+    }
+
+    /// Sends a packet, after 10 ms.
+    fn step(&mut self, told: Option<u64>) {
+        self.now += Duration::from_millis(10);
+        self.law.handle_sent(self.now);
+        self.flight.push_back(self.now);
+        if let Some(sent) = self.flight.pop_front_if(|sent| *sent + TRIP <= self.now) {
+            self.law.handle_ack(self.now, sent, PACKET);
+        }
+        if let Some(rate) = told {
+            let echo = Echo { trip: TRIP, theirs: Duration::ZERO, rate: Some(rate) };
+            self.law.handle_echo(self.now, echo);
+        }
+    }
+
+    fn is_draining(&self) -> bool {
+        matches!(self.law.phase, Phase::Drain { .. })
+    }
+}
+
+#[test]
+fn a_drain_ends_by_acknowledgements_if_echoes_end_in_it() {
+    let mut path = Path::new();
+    while !path.is_draining() {
+        path.step(Some(RATE));
+    }
+    for _ in 0..200 {
+        path.step(None);
+    }
+    assert!(!path.is_draining());
+}
+
+#[test]
+fn a_rate_is_believed_up_to_four_times_what_is_acknowledged() {
+    for told in [RATE, 100 * RATE, u64::MAX] {
+        let mut path = Path::new();
+        for _ in 0..1_000 {
+            path.step(Some(told));
+        }
+        let pace = path.law.pace().unwrap();
+        assert!(pace <= 4 * (RATE + RATE / 4), "{pace} of {told}");
+        assert!(path.law.window() < 4 * RATE, "{} of {told}", path.law.window());
+    }
+}
+
+#[test]
+fn losses_of_one_queue_reduce_a_competing_window_once() {
+    let mut path = Path::new();
+    let (before, longer) = (path.now, Trip { time: TRIP, bytes: 0 });
+    path.law.window = 100 * PACKET;
+    path.law.compete_from(before, Cubic::at(before, 0), Others { longer, found: 0 });
+    let at = |millis| before + Duration::from_millis(millis);
+    for (lost, sent, window) in [(50, 10, 70), (60, 20, 70), (70, 50, 70), (130, 60, 49)] {
+        path.law.handle_loss(at(lost), at(sent), PACKET, false);
+        assert_eq!(path.law.window, window * PACKET, "lost after {lost} ms");
+    }
+}
