@@ -94,7 +94,7 @@ fn beside(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
                     let scenario = Scenario {
                         up: lane.clone(),
                         down: lane,
-                        flows: vec![flow(Control::Segue, ours), flow(Control::Cubic, theirs)],
+                        flows: vec![flow(arguments.control, ours), flow(Control::Cubic, theirs)],
                         time: Duration::from_secs(arguments.seconds),
                         from: Duration::from_secs(10),
                         pauses: None,
