@@ -186,18 +186,20 @@ fn a_path_that_becomes_longer_is_learnt() {
 }
 
 #[test]
-fn beside_tcp_nobody_starves() {
-    for (queue, least) in [(400, 0.1), (2000, 0.05)] {
+fn beside_tcp_nobody_starves_who_came_first_or_last() {
+    for (queue, least) in [(100, 0.05), (400, 0.2), (2000, 0.02)] {
         let rate = 1024 * KB;
         let mut lane = lane(rate, ms(40));
         lane.queue = rate * queue / 1000;
-        let flows = vec![sends(Control::Segue, ms(1000)), sends(Control::Cubic, ms(5000))];
-        let (up, down) = (lane.clone(), lane);
-        let scenario =
-            Scenario { up, down, flows, time: ms(130_000), from: ms(10_000), pauses: None };
-        let outcome = run(&scenario, 1).unwrap();
-        let share = outcome.up[0] as f64 / outcome.up.iter().sum::<u64>() as f64;
-        assert!((least..0.9).contains(&share), "queue of {queue} ms: {share}");
+        for (ours, theirs) in [(1000, 5000), (5000, 1000)] {
+            let flows = vec![sends(Control::Segue, ms(ours)), sends(Control::Cubic, ms(theirs))];
+            let (up, down) = (lane.clone(), lane.clone());
+            let scenario =
+                Scenario { up, down, flows, time: ms(130_000), from: ms(10_000), pauses: None };
+            let outcome = run(&scenario, 1).unwrap();
+            let share = outcome.up[0] as f64 / outcome.up.iter().sum::<u64>() as f64;
+            assert!((least..0.75).contains(&share), "{queue} ms, from {ours} ms on: {share}");
+        }
     }
 }
 

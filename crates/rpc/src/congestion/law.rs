@@ -22,16 +22,18 @@
 //!     ▲                              │ │   the queue ends    ▲
 //!     │ silence, outage              │ └─────────────────────┘
 //!     └──────── from anywhere        │ it stays
-//!                                    ▼         the rate is back, or after a while
+//!                                    ▼  our window changes and the rate does not,
 //!                                 Compete ──────────────────▶ Drain
+//!                                       or the rate is back, or after a while
 //! ```
 //!
 //! * **Start**: the window doubles each round.
 //! * **Drain**: a sender that is never idle sees its own queue as a part of the path. So the window
-//!   shrinks for a round until the queue is empty. The least round trip of that round is the base.
+//!   shrinks for a round until the queue is empty. The round trip is then the base. It rises by
+//!   TARGET at most, unless we are alone: others' queue would be taken for the path.
 //! * **Compete**: where a drain does not end the queue, another sender fills it, or the path is
-//!   longer. The window is then TCP's usual one [RFC 9438]. Another drain follows when the former
-//!   rate is back, or after a while. If it finds the path as long as before, we are alone.
+//!   longer. The window is then TCP's usual one [RFC 9438]. Beside others a larger window brings a
+//!   higher rate. If it does not, only our own queue changes: another drain finds the path.
 //!
 //! Losses alone do not shrink the window; a lower rate does. If a tenth or more is lost the queue
 //! is shorter than TARGET, and TARGET is halved.
@@ -44,7 +46,7 @@ mod start;
 use std::time::{Duration, Instant};
 
 use self::base::Why;
-use self::others::{Cubic, Others};
+use self::others::Competition;
 use self::pace::Pace;
 use super::stamps::Echo;
 
@@ -90,8 +92,6 @@ pub(super) struct Law {
     phase: Phase,
     /// The round trip of the empty path; none before the first one.
     base: Option<Trip>,
-    /// The least round trip since `period_since`.
-    least: Option<Trip>,
     period_since: Instant,
     /// The share of the last round trips that is the other side's queue.
     theirs: [Duration; 3],
@@ -106,8 +106,6 @@ pub(super) struct Law {
     round: Round,
     /// [`TARGET`], or a part of it.
     target: Duration,
-    /// Rounds in a row with a queue that is not ours.
-    crowded: u32,
     /// The highest recent rate, and when it was reduced last.
     peak: u64,
     peaked: Instant,
@@ -135,13 +133,7 @@ enum Phase {
         least: Option<Trip>,
         why: Why,
     },
-    Compete {
-        until: Instant,
-        /// The window and the rate at the beginning.
-        from: (u64, u64),
-        cubic: Cubic,
-        others: Others,
-    },
+    Compete(Competition),
 }
 
 /// The time of a packet of so many bytes. A part of it is the link's time for these bytes.
@@ -189,7 +181,6 @@ impl Law {
             window: PACKETS_START * packet,
             phase: Phase::Start { full: 0, queued: 0 },
             base: None,
-            least: None,
             period_since: now,
             theirs: [Duration::ZERO; 3],
             waited: None,
@@ -198,7 +189,6 @@ impl Law {
             is_known: false,
             round: Round::new(now, now, true),
             target: TARGET,
-            crowded: 0,
             peak: 0,
             peaked: now,
             windows: [0; 2],
@@ -228,7 +218,7 @@ impl Law {
         match self.phase {
             _ if rate == 0 => None,
             Phase::Start { .. } => Some(per_second(2 * self.window, base)),
-            Phase::Compete { .. } => None,
+            Phase::Compete(_) => None,
             // At the rate of a sign of life each few seconds, a packet would take minutes.
             _ if !self.is_known => None,
             Phase::Steady | Phase::Drain { .. } => {
@@ -295,7 +285,6 @@ impl Law {
             self.window = PACKETS * self.packet();
             self.phase = Phase::Steady;
         }
-        self.least = lesser(self.least, trip);
         self.base = lesser(self.base, trip);
         self.latest = self.latest.max(sent);
         self.round.delivered += bytes;
@@ -319,7 +308,6 @@ impl Law {
         self.theirs = [echo.theirs, one, two];
         let trip = Trip { time: echo.trip.saturating_sub(echo.theirs), bytes: 0 };
         self.base = lesser(self.base, trip);
-        self.least = lesser(self.least, trip);
         let wait = trip.time.saturating_sub(self.base().unwrap_or_default());
         self.waited = Some(self.waited.map_or(wait, |waited| waited.min(wait)));
         self.steer(now, wait, echo);
@@ -341,10 +329,9 @@ impl Law {
         } else if matches!(self.phase, Phase::Start { .. }) && self.round.lost > self.window / LOSS
         {
             self.end_start(now);
-        } else if let Phase::Compete { cubic, .. } = &mut self.phase
-            && cubic.is_news(sent)
+        } else if let Phase::Compete(competition) = &mut self.phase
+            && competition.handle_loss(now, sent, self.window)
         {
-            *cubic = Cubic::at(now, self.window);
             self.window = (self.window * 7 / 10).max(self.least_window());
         }
     }
@@ -356,7 +343,6 @@ impl Law {
         self.rates = [0; 3];
         self.pace = Pace::default();
         self.is_known = false;
-        self.crowded = 0;
         self.round = Round::new(now, self.latest, true);
     }
 
@@ -398,14 +384,13 @@ impl Law {
             self.handle_peak(now, rate);
         } else {
             self.rates[0] = self.rates[0].max(rate);
-            self.crowded = 0;
         }
         self.pace.end_round(now, is_full);
         self.windows = [self.window, self.windows[0]];
         match self.phase {
             Phase::Start { full, .. } if !round.limited => self.start(now, full, round),
             Phase::Steady if !round.limited => self.follow(now, round, length),
-            Phase::Compete { .. } => self.compete(now, round),
+            Phase::Compete(competition) => self.compete(now, round, competition),
             _ => {}
         }
         if since(now, self.period_since) >= PERIOD.max(self.packets(PERIOD_PACKETS)) {
@@ -441,14 +426,17 @@ impl Law {
                 self.window = bytes_in(pace, trip + ACK_DELAY) + self.least_window();
                 self.pace.is_reduced(now)
             }
-            None => self.follow_acks(queue, round, length),
+            None => {
+                self.follow_acks(queue, round, length);
+                false
+            }
         };
         self.waited = None;
         self.handle_queue(now, queue, is_reduced);
     }
 
-    /// Without echoes. Returns whether the round's packets were sent by the window that should be.
-    fn follow_acks(&mut self, queue: Duration, round: Round, length: Duration) -> bool {
+    /// Without echoes.
+    fn follow_acks(&mut self, queue: Duration, round: Round, length: Duration) {
         let ours = self.target + self.packets(PACKETS);
         // One slow round is the host's; a long queue is the link's.
         let rate = if queue > 2 * ours { self.rates[0] } else { self.rate() };
@@ -459,7 +447,6 @@ impl Law {
         let most = self.aim(rate + rate / GAIN).max(used + used / 4);
         let most = most.min(before + before / 4).min(self.usable(round));
         self.window = if queue < self.target / 2 { aim.max(most) } else { aim };
-        before <= aim + aim / 4
     }
 }
 

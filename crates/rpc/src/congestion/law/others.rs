@@ -3,14 +3,14 @@
 use std::time::{Duration, Instant};
 
 use super::base::Why;
-use super::{Law, PACKETS, Phase, Round, Trip, bytes_in, scaled, since, time_for};
+use super::{Law, PACKETS_START, Phase, Round, Trip, bytes_in, scaled, since, time_for};
 
 /// The time for which another sender's queue is filled as well.
 const COMPETE: Duration = Duration::from_secs(20);
 /// The highest rate is reduced each so long, by a part: to a half within 12 s.
 const PEAK_FOR: Duration = Duration::from_millis(500);
-/// Rounds with a queue of another sender.
-const CROWDED_MAX: u32 = 4;
+/// A rate that differs by less than this part is the same.
+const SAME: u64 = 8;
 /// Cubic's constant, packets a second cubed [RFC 9438].
 const CUBIC: f64 = 0.4;
 
@@ -19,8 +19,34 @@ const CUBIC: f64 = 0.4;
 pub(super) struct Others {
     /// The path with their queue, or the path that became longer.
     pub(super) longer: Trip,
+    /// When that was measured.
+    pub(super) at: Instant,
     /// How many drains found them since the first.
     pub(super) found: u32,
+}
+
+/// What we are beside others.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(super) struct Competition {
+    until: Instant,
+    /// A window, and the rate at which its packets arrived, once they did.
+    from: (u64, Option<u64>),
+    /// The rate without others, if it is known.
+    former: Option<u64>,
+    cubic: Cubic,
+    others: Others,
+}
+
+impl Competition {
+    /// What is sent from now on, after a loss, grows from `window`. False if the packet was sent
+    /// before the last reduction: it met the same queue.
+    pub(super) fn handle_loss(&mut self, now: Instant, sent: Instant, window: u64) -> bool {
+        let is_news = self.cubic.lost.is_none_or(|(at, _)| sent > at);
+        if is_news {
+            self.cubic = Cubic::at(now, window);
+        }
+        is_news
+    }
 }
 
 /// The growth of a window beside other senders: TCP's usual one [RFC 9438].
@@ -38,14 +64,9 @@ impl Cubic {
         Cubic { lost: Some((now, window)) }
     }
 
-    /// True for a packet sent after the last reduction: one sent before met the same queue.
-    pub(super) fn is_news(self, sent: Instant) -> bool {
-        self.lost.is_none_or(|(at, _)| sent > at)
-    }
-
     /// The window `now`, which was `window` after the last round of `trip`.
     fn window(self, now: Instant, (window, packet): (u64, u64), trip: Duration) -> u64 {
-        let Some((lost, before)) = self.lost else { return window + window / 4 };
+        let Some((lost, before)) = self.lost else { return window + window / 2 };
         let before = before as f64 / packet.max(1) as f64;
         let (time, trip) = (since(now, lost).as_secs_f64(), trip.as_secs_f64().max(1e-3));
         let cubic = CUBIC * (time - (before * 0.3 / CUBIC).cbrt()).powi(3) + before;
@@ -58,7 +79,7 @@ impl Cubic {
 impl Law {
     /// Takes in the rate of a full round. Beside others it says nothing against the highest one.
     pub(super) fn handle_peak(&mut self, now: Instant, rate: u64) {
-        let is_alone = !matches!(self.phase, Phase::Compete { .. });
+        let is_alone = !matches!(self.phase, Phase::Compete(_));
         if is_alone && since(now, self.peaked) > PEAK_FOR {
             self.peaked = now;
             self.peak -= self.peak / 32;
@@ -66,50 +87,69 @@ impl Law {
         self.peak = rate.max(self.peak);
     }
 
-    /// Takes in the length of our queue in a round. `is_reduced`: if it was ours, it would be gone.
+    /// Takes in the length of the queue in a round. `is_reduced`: ours would have become shorter.
     pub(super) fn handle_queue(&mut self, now: Instant, queue: Duration, is_reduced: bool) {
-        // The queue that stays makes the rate small, and the time of packets long.
-        let ours_at_peak = self.target + time_for(PACKETS * self.packet(), self.peak);
-        let is_squeezed = self.acked() < self.peak - self.peak / 4;
-        let is_crowded = is_reduced && is_squeezed && queue > 3 * ours_at_peak;
-        self.crowded = if is_crowded { self.crowded + 1 } else { 0 };
-        if self.crowded >= CROWDED_MAX {
-            self.crowded = 0;
+        if is_reduced && queue > self.ours_at_most() {
             self.drain(now, Why::Period);
         }
     }
 
+    /// The longest queue that is taken for ours. Beside others the rate is small, and says nothing
+    /// of the link's time for a packet.
+    pub(super) fn ours_at_most(&self) -> Duration {
+        3 * self.target + time_for(self.packet(), self.peak.max(self.rate()))
+    }
+
     /// Others fill the queue: with two equal senders, half of it would be ours.
     pub(super) fn begin_to_compete(&mut self, now: Instant, others: Others) {
-        let trip = self.base().unwrap_or_default() + self.waited.unwrap_or_default();
-        self.window = self.window.max(bytes_in(self.peak / 2, trip));
+        let half = bytes_in(self.peak / 2, others.longer.time);
+        self.window = self.window.max(half).max(PACKETS_START * self.packet());
         self.compete_from(now, Cubic::STEEP, others);
     }
 
     pub(super) fn compete_from(&mut self, now: Instant, cubic: Cubic, others: Others) {
-        self.crowded = 0;
         let until = now + COMPETE.max(10 * self.waited.unwrap_or_default());
-        self.phase = Phase::Compete { until, from: (self.window, self.acked()), cubic, others };
+        let former = (self.peak > self.acked() + self.acked() / 4).then_some(self.peak);
+        let from = (self.window, None);
+        self.phase = Phase::Compete(Competition { until, from, former, cubic, others });
     }
 
-    pub(super) fn compete(&mut self, now: Instant, round: Round) {
-        let Phase::Compete { until, from: (window, rate), cubic, others } = self.phase else {
-            return;
-        };
-        let is_back = others.found == 0 && self.acked() >= self.peak - self.peak / 10;
-        if now >= until || is_back {
+    /// Bytes a second that arrived over the last round trip.
+    fn arrival(&self) -> u64 {
+        self.pace.arrival().unwrap_or(self.rates[0])
+    }
+
+    pub(super) fn compete(&mut self, now: Instant, round: Round, mut competition: Competition) {
+        let Competition { until, from: (window, rate), former, cubic, others } = competition;
+        let is_back = former.is_some_and(|former| self.acked() >= former - former / 10);
+        // What this round brought was sent by the window before.
+        let sent_by = self.windows[1];
+        if now >= until || is_back && others.found == 0 {
+            let others = Others { found: others.found + 1, ..others };
             self.drain(now, Why::Others { window: self.window, others });
-        } else if self.window > 4 * window && self.acked() < 2 * rate {
-            // It is only our own queue that grows: the link became slower.
-            self.peak = self.acked();
-            self.drain(now, Why::Alone);
+        } else if let Some(rate) = rate
+            && (sent_by > window + window / 2 || sent_by < window - window / 3)
+        {
+            let arrival = self.arrival();
+            if arrival.abs_diff(rate) < rate / SAME {
+                // It is only our own queue that changes.
+                self.drain(now, Why::Others { window: self.window, others });
+            } else {
+                competition.from = (sent_by, Some(arrival));
+                if arrival > rate && arrival < rate + rate / 2 {
+                    competition.cubic = Cubic::at(now, self.window);
+                }
+                self.phase = Phase::Compete(competition);
+            }
         } else if round.lost == 0 && !round.limited {
             let trip = self.base().unwrap_or_default() + self.waited.unwrap_or_default();
             let grown = cubic.window(now, (self.window, self.packet()), trip);
-            self.window = grown.min(self.usable(round)).max(self.window);
-            if cubic == Cubic::STEEP && self.window > 2 * window {
-                let cubic = Cubic::at(now, self.window);
-                self.phase = Phase::Compete { until, from: (window, rate), cubic, others };
+            let half =
+                former.filter(|_| cubic == Cubic::STEEP).map_or(0, |it| bytes_in(it / 2, trip));
+            self.window = grown.min(self.usable(round)).max(self.window).max(half);
+            if rate.is_none() && sent_by >= window {
+                competition.from = (sent_by, Some(self.arrival()));
+                self.phase = Phase::Compete(competition);
             }
         }
         self.waited = None;

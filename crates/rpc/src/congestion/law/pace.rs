@@ -25,7 +25,7 @@ const DELAYS_TO_GOAL_LONG: f64 = 1.5;
 const DELAYS_CALM: f64 = 2.0;
 /// Without an echo for so many delays, the law goes by acknowledgements.
 const DELAYS_MISSED: u32 = 8;
-/// A queue of our own is gone after so many.
+/// A queue of our own is shorter by a quarter after so many.
 const DELAYS_REDUCED: u32 = 4;
 /// Each of the three times of the rates is as long as so many, and as [`SPAN`].
 const DELAYS_RATES: u32 = 2;
@@ -38,12 +38,15 @@ const BELIEVED: u64 = 4;
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Pace {
     pace: Option<u64>,
+    /// Bytes a second that arrived of late.
+    arrival: Option<u64>,
     /// Without an echo until then the other side is silent.
     until: Option<Instant>,
     /// Since when no packet waits.
     calm: Option<Instant>,
-    /// When our own queue would be gone. None unless the queue is twice as long as it should be.
-    reduced: Option<Instant>,
+    /// When our own queue would have become shorter than this. None unless the queue is twice as
+    /// long as it should be.
+    reduced: Option<(Instant, Duration)>,
     /// Arrival in bytes a second: the most of three times, the newest first.
     rates: [u64; 3],
     shifted: Option<Instant>,
@@ -54,6 +57,11 @@ pub(super) struct Pace {
 impl Pace {
     pub(super) fn told(self) -> Option<u64> {
         self.pace
+    }
+
+    /// Bytes a second that arrived over the last round trip, while echoes tell it.
+    pub(super) fn arrival(self) -> Option<u64> {
+        self.until.and(self.arrival)
     }
 
     /// True while echoes come.
@@ -68,7 +76,7 @@ impl Pace {
 
     /// True once a queue is another sender's.
     pub(super) fn is_reduced(self, now: Instant) -> bool {
-        self.reduced.is_some_and(|at| now >= at)
+        self.reduced.is_some_and(|(at, _)| now >= at)
     }
 
     /// `is_full`: the round shows the link's rate.
@@ -101,9 +109,10 @@ impl Law {
         let Some(rate) = rate.map(|rate| rate.min(BELIEVED * self.acked())) else { return };
         let delay = trip.max(self.base().unwrap_or_default()) + stamp_period(self.packet(), rate);
         self.pace.until = Some(now + DELAYS_MISSED * delay);
+        self.pace.arrival = Some(rate);
         let span = (DELAYS_RATES * delay).max(SPAN);
         let is_full = !self.round.limited
-            && matches!(self.phase, Phase::Steady | Phase::Compete { .. })
+            && matches!(self.phase, Phase::Steady | Phase::Compete(_))
             && self.pace.idle.is_none_or(|at| since(now, at) > span);
         self.pace.handle_rate(now, rate, span, is_full);
         if !is_full && self.pace.pace.is_none() {
@@ -119,7 +128,8 @@ impl Law {
         };
         let is_calm = is_full && wait <= self.target / 4 + own;
         self.pace.calm = is_calm.then(|| self.pace.calm.unwrap_or(now));
-        let reduced = self.pace.reduced.unwrap_or(now + DELAYS_REDUCED * delay);
+        let reduced = self.pace.reduced.filter(|(_, before)| wait > *before - *before / 4);
+        let reduced = reduced.unwrap_or((now + DELAYS_REDUCED * (delay + SPAN), wait));
         self.pace.reduced = is_long.then_some(reduced);
         let calm = self.pace.calm.map_or(Duration::ZERO, |at| since(now, at));
         let doublings = (calm.div_duration_f64(delay) - DELAYS_CALM).clamp(0.0, 8.0);

@@ -39,6 +39,7 @@ impl Law {
         let length = since(now, self.round.since);
         let present = per_second(self.round.delivered, length);
         self.window = self.aim(self.rate().max(present)).min(self.window);
-        self.drain(now, Why::Alone);
+        self.waited = None;
+        self.drain(now, Why::Start);
     }
 }

@@ -1,5 +1,6 @@
 use std::collections::VecDeque;
 
+use super::others::{Cubic, Others};
 use super::*;
 
 const PACKET: u64 = 1200;
@@ -68,7 +69,7 @@ fn losses_of_one_queue_reduce_a_competing_window_once() {
     let mut path = Path::new();
     let (before, longer) = (path.now, Trip { time: TRIP, bytes: 0 });
     path.law.window = 100 * PACKET;
-    path.law.compete_from(before, Cubic::at(before, 0), Others { longer, found: 0 });
+    path.law.compete_from(before, Cubic::at(before, 0), Others { longer, at: before, found: 0 });
     let at = |millis| before + Duration::from_millis(millis);
     for (lost, sent, window) in [(50, 10, 70), (60, 20, 70), (70, 50, 70), (130, 60, 49)] {
         path.law.handle_loss(at(lost), at(sent), PACKET, false);
