@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use segue_core::host::cache::MinFree;
 use segue_core::quantity::{parse_duration, parse_size};
-use segue_core::sched::{Discipline, Modes};
+use segue_core::sched::Discipline;
 
 use crate::bandwidth::{self, Timetable};
 
@@ -50,6 +50,8 @@ pub struct MountOptions {
     pub due: Duration,
     /// Order of sending.
     pub priorities: Discipline,
+    /// A promise of the server counts for so long after it came, for experiments.
+    pub promises: Option<Duration>,
     /// Most pending bytes; writers are slowed from three quarters of it.
     pub log_max: u64,
     /// Bandwidth limit, with its times.
@@ -95,6 +97,7 @@ impl Default for MountOptions {
             grace: Duration::from_secs(10),
             due: Duration::from_secs(600),
             priorities: Discipline::Priorities,
+            promises: None,
             log_max: 4 << 30,
             bwlimit: Timetable::default(),
             record_calls: None,
@@ -205,6 +208,7 @@ impl MountOptions {
             "gid" => self.gid = Some(number(key, value)?),
             "grace" => self.grace = duration(key, needed(key, value)?)?,
             "due" => self.due = duration(key, needed(key, value)?)?,
+            "promises" => self.promises = Some(duration(key, needed(key, value)?)?),
             "priorities" => self.priorities = priorities(key, needed(key, value)?)?,
             "bwlimit" => {
                 let timetable = needed(key, value)?.parse();
@@ -275,12 +279,7 @@ fn min_free(key: &str, value: &str) -> Result<MinFree, OptionError> {
 }
 
 fn priorities(key: &str, value: &str) -> Result<Discipline, OptionError> {
-    match value {
-        "on" => Ok(Discipline::Priorities),
-        "uniform" => Ok(Discipline::Uniform),
-        "modal" => Ok(Discipline::Modal(Modes::default())),
-        other => Err(invalid(key, format!("'{other}' is not on, uniform or modal"))),
-    }
+    value.parse().map_err(|error| invalid(key, format!("{error}")))
 }
 
 fn passthrough(key: &str, value: &str) -> Result<Passthrough, OptionError> {
@@ -323,6 +322,8 @@ fn size(key: &str, text: &str) -> Result<u64, OptionError> {
 
 #[cfg(test)]
 mod tests {
+    use segue_core::sched::Modes;
+
     use super::*;
 
     #[test]
@@ -374,6 +375,7 @@ mod tests {
             ("io-uring", None),
             ("priorities", Some("uniform")),
             ("priorities", Some("modal")),
+            ("promises", Some("500ms")),
             ("record-calls", Some("/tmp/calls")),
         ] {
             options.set(key, value).unwrap();
@@ -381,6 +383,9 @@ mod tests {
         }
         assert!(options.io_uring && options.record_calls.is_some());
         assert_eq!(options.priorities, Discipline::Modal(Modes::default()));
+        assert_eq!(options.promises, Some(Duration::from_millis(500)));
+        let odd = options.set("priorities", Some("off")).unwrap_err().to_string();
+        assert_eq!(odd, "mount option 'priorities': 'off' is not on, uniform or modal");
     }
 
     #[test]

@@ -26,7 +26,7 @@ mod discipline;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-pub use discipline::{Discipline, Modes};
+pub use discipline::{Discipline, Modes, UnknownDiscipline};
 
 use crate::nouns::Class;
 

@@ -399,6 +399,23 @@ fn a_server_notes_its_calls_where_it_is_told_to() {
 }
 
 #[test]
+fn a_server_sends_in_the_order_that_it_is_told() {
+    let user = User::new();
+    let serve = ["serve", "--detach", "--listen", "127.0.0.1:0", "--priorities"];
+    user.run(&[&serve[..], &["off"]].concat()).refused(2, "'off' is not on, uniform or modal");
+    user.run(&[&serve[..], &["uniform"]].concat()).done();
+    let _served = Served(&user);
+    let commands = std::fs::read_dir("/proc").unwrap().filter_map(|entry| {
+        let words = std::fs::read(entry.unwrap().path().join("cmdline")).ok()?;
+        Some(String::from_utf8_lossy(&words).replace('\0', " "))
+    });
+    let home = user.home.path().to_str().unwrap();
+    let mut ours = commands.filter(|words| words.contains(" serve ") && words.contains(home));
+    // The process in the background is told as well.
+    assert!(ours.any(|words| words.contains(" --priorities uniform")));
+}
+
+#[test]
 fn a_server_in_the_foreground_stops_cleanly_on_a_signal() {
     use std::io::{BufRead, BufReader};
     let user = User::new();

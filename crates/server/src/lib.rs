@@ -42,4 +42,5 @@ mod task;
 
 pub use control::socket_path;
 pub use error::{Remedy, ServeError};
+pub use segue_core::sched::Discipline;
 pub use serve::{ServeOptions, serve};

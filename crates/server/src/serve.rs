@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+use segue_core::sched::Discipline;
 use segue_rpc::{CloseCode, ListenError, Listener, Options, Recorder};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::timeout;
@@ -33,6 +34,8 @@ pub struct ServeOptions {
     pub listen: SocketAddr,
     /// Where each call is noted, for experiments.
     pub record_calls: Option<PathBuf>,
+    /// Order of sending.
+    pub priorities: Discipline,
 }
 
 /// A running server.
@@ -61,7 +64,7 @@ pub async fn serve(
     ready: impl FnOnce(SocketAddr),
     stop: impl Future<Output = ()>,
 ) -> Result<(), ServeError> {
-    let ServeOptions { data: path, listen, record_calls } = options;
+    let ServeOptions { data: path, listen, record_calls, priorities } = options;
     let record =
         |path: &PathBuf| Recorder::open(path).map_err(|error| ServeError::data(path, error));
     let recorder = record_calls.as_ref().map(record).transpose()?;
@@ -71,7 +74,8 @@ pub async fn serve(
         Ok(data)
     };
     let data = blocking(open).await?;
-    let listener = Listener::bind(listen, &data.authority, &Options::default())
+    let sending = Options { discipline: priorities, ..Options::default() };
+    let listener = Listener::bind(listen, &data.authority, &sending)
         .map_err(|error| ServeError::Listen { listen, words: listen_words(error) })?;
     let address = listener.local_address();
     let server = Arc::new(Server {

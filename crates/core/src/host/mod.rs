@@ -141,6 +141,9 @@ pub struct Settings {
     pub syncs_to_server: bool,
     /// A call waits so long for an unreachable server.
     pub grace: Duration,
+    /// A promise of the server counts for so long after it came: where promises are to expire, as
+    /// for the comparison with [MFS 3.4]. None: as long as the session.
+    pub promises: Option<Duration>,
     /// The kernel takes containers that it may read by itself.
     pub backs: bool,
     /// Smaller files are read so fast through the kernel's pages that telling the kernel of their
@@ -163,6 +166,7 @@ impl Default for Settings {
             offer_from: OFFER_FROM,
             syncs_to_server: false,
             grace: Duration::ZERO,
+            promises: None,
             backs: false,
             backed_min: BACKED_MIN,
         }

@@ -20,6 +20,7 @@ impl Host {
         self.settings = settings;
         self.queue.set_inline_max(settings.inline_max);
         self.ahead.set_sizes(settings.inline_max, settings.offer_from);
+        self.tree.limit_promises(settings.promises);
     }
 
     /// Whether the kernel takes containers that it may read by itself. Returns what was believed.

@@ -1,6 +1,8 @@
 //! In which order a scheduler sends. Anything but [`Discipline::Priorities`] is for experiments: it
 //! is what others do, measured under the same transport.
 
+use std::str::FromStr;
+
 use crate::nouns::Class;
 
 /// The class of everything under [`Discipline::Uniform`].
@@ -18,6 +20,25 @@ pub enum Discipline {
     /// with.
     Modal(Modes),
 }
+
+impl FromStr for Discipline {
+    type Err = UnknownDiscipline;
+
+    /// As options name it.
+    fn from_str(name: &str) -> Result<Discipline, UnknownDiscipline> {
+        match name {
+            "on" => Ok(Discipline::Priorities),
+            "uniform" => Ok(Discipline::Uniform),
+            "modal" => Ok(Discipline::Modal(Modes::default())),
+            other => Err(UnknownDiscipline(other.to_owned())),
+        }
+    }
+}
+
+/// No discipline has this name.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("'{0}' is not on, uniform or modal")]
+pub struct UnknownDiscipline(String);
 
 impl Discipline {
     /// The class at which a message really travels.

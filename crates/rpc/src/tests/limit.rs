@@ -1,6 +1,7 @@
 use std::time::Instant;
 
 use segue_core::nouns::Class;
+use segue_core::sched::Discipline;
 
 use super::*;
 
@@ -63,5 +64,24 @@ async fn messages_are_counted_by_class() {
         assert_eq!(stats.sent_messages, [3, 0, 0, 0, 1, 0]);
         assert!(stats.sent[Class::Validate as usize] > 0);
         assert!(stats.base_rtt.is_some());
+    }
+}
+
+/// Small answers of the server had a class of their own although its client was uniform.
+#[tokio::test]
+async fn uniform_on_both_sides_has_one_class() {
+    let world = World::new();
+    let options = Options { discipline: Discipline::Uniform, ..Options::default() };
+    let listener = Listener::bind(loopback(0), &world.authority, &options).unwrap();
+    let target = Target { options, ..world.target(listener.local_address()) };
+    let client = dial(&target, Some(&world.identity), PATIENCE).await.unwrap();
+    let server = listener.accept().await.unwrap();
+    tokio::spawn(echo(server.clone()));
+    store(&client).await;
+    client.call(&getattr(1), Body::Empty).await.unwrap();
+    for stats in [client.stats(), server.stats()] {
+        for (class, messages) in Class::ALL.into_iter().zip(stats.sent_messages) {
+            assert_eq!(messages > 0, class == Class::Fetch, "{class:?}: {messages}");
+        }
     }
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use segue_server::{ServeOptions, serve};
+use segue_server::{Discipline, ServeOptions, serve};
 
 use super::{Context, ServerData, block_on, block_on_daemon};
 use crate::exit::{Exit, Failure, Outcome};
@@ -33,6 +33,9 @@ pub(crate) struct Arguments {
     /// Write to FILE when each call arrived and was answered, as JSON lines (docs/experiments.md)
     #[arg(long, value_name = "FILE", env = "SEGUE_RECORD_CALLS", hide = true)]
     record_calls: Option<PathBuf>,
+    /// Order of sending: on, uniform or modal (docs/experiments.md)
+    #[arg(long, value_name = "ORDER", default_value = "on", hide = true)]
+    priorities: String,
     /// Continue in the background once serving
     #[arg(long, conflicts_with = "stop")]
     detach: bool,
@@ -71,9 +74,14 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     })?;
     let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
     let record_calls = arguments.record_calls.as_ref().map(absolute);
+    let order = arguments.priorities.as_str();
+    let priorities: Discipline =
+        order.parse().map_err(|error| Failure::usage(format!("--priorities: {error}")))?;
     if arguments.detach {
         let again = ["serve", daemon::READY_FLAG, "--listen", text, "--data"].map(OsString::from);
-        let mut again: Vec<OsString> = again.into_iter().chain([data.into_os_string()]).collect();
+        let order = ["--priorities", order].map(OsString::from);
+        let mut again: Vec<OsString> =
+            again.into_iter().chain([data.into_os_string()]).chain(order).collect();
         if let Some(path) = record_calls {
             again.extend(["--record-calls".into(), path.into_os_string()]);
         }
@@ -81,7 +89,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
         output::print(&format!("{}\n", output::printable(&words, &[])))?;
         return Ok(Exit::Done);
     }
-    let options = ServeOptions { data, listen, record_calls };
+    let options = ServeOptions { data, listen, record_calls, priorities };
     block_on_daemon(serve_until_signal(options, context))?;
     Ok(Exit::Done)
 }

@@ -73,7 +73,12 @@ async fn try_start(data: &Path) -> Result<Running, ServeError> {
     let (stop, stopped) = oneshot::channel();
     let (tell, told) = oneshot::channel();
     let listen = SocketAddr::from(([127, 0, 0, 1], 0));
-    let options = ServeOptions { data: data.to_owned(), listen, record_calls: None };
+    let options = ServeOptions {
+        data: data.to_owned(),
+        listen,
+        record_calls: None,
+        priorities: Default::default(),
+    };
     let task = tokio::spawn(async move {
         let stopped = async move { drop(stopped.await) };
         serve(options, |address| tell.send(address).unwrap(), stopped).await

@@ -53,7 +53,12 @@ impl Server {
     pub(crate) async fn begin(&mut self) {
         let (stop, stopped) = oneshot::channel();
         let (tell, told) = oneshot::channel();
-        let options = ServeOptions { data: self.data(), listen: self.address, record_calls: None };
+        let options = ServeOptions {
+            data: self.data(),
+            listen: self.address,
+            record_calls: None,
+            priorities: Default::default(),
+        };
         let task = tokio::spawn(async move {
             let stopped = async move { drop(stopped.await) };
             serve(options, |address| tell.send(address).unwrap(), stopped).await.unwrap();

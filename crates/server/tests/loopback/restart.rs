@@ -114,7 +114,12 @@ async fn an_address_that_is_taken_is_named() {
     let server = Server::start().await;
     let data = server.dir.path().join("other");
     let listen = server.address;
-    let options = segue_server::ServeOptions { data, listen, record_calls: None };
+    let options = segue_server::ServeOptions {
+        data,
+        listen,
+        record_calls: None,
+        priorities: Default::default(),
+    };
     let failed = segue_server::serve(options, |_| panic!("it serves"), std::future::pending());
     let words = failed.await.unwrap_err().to_string();
     let expected = format!("cannot listen on {listen}: another program uses this port");

@@ -104,7 +104,7 @@ impl Tree {
         }
         self.session.is_used = true;
         if let Some(node) = self.nodes.get_mut(&ino)
-            && node.promise.is_none_or(|held| held.session != session)
+            && node.promise.is_none_or(|held| self.session.replaces(held, since))
         {
             node.promise = Some(Promise { session, since });
         }

@@ -67,6 +67,8 @@ pub(super) struct TrustedSession {
     answered: Time,
     /// When it was last asked how far this one was told.
     renewed: Time,
+    /// A promise counts for so long after it came, if the user wants that.
+    term: Option<Duration>,
     /// Something was promised to it.
     pub(super) is_used: bool,
     /// When inodes were last said to have changed, lately.
@@ -92,8 +94,19 @@ impl TrustedSession {
 
     /// For how long `promise` surely covers what was asked for at `checked`.
     pub(super) fn holds(&self, promise: Option<Promise>, checked: Time, now: Time) -> Duration {
-        let counts = promise.is_some_and(|p| p.session == self.number && p.since <= checked);
-        if counts { self.left(now) } else { Duration::ZERO }
+        let counts = |p: &Promise| p.session == self.number && p.since <= checked;
+        promise.filter(counts).map_or(Duration::ZERO, |p| self.left(now).min(self.of_term(p, now)))
+    }
+
+    /// For how long `promise` counts if the session does.
+    fn of_term(&self, promise: Promise, now: Time) -> Duration {
+        self.term.map_or(Duration::MAX, |term| Time(promise.since.0 + term).since(now))
+    }
+
+    /// True if a promise that comes now takes the place of `held`. The older one covers more, so
+    /// it stays as long as it counts.
+    pub(super) fn replaces(&self, held: Promise, now: Time) -> bool {
+        held.session != self.number || self.of_term(held, now) == Duration::ZERO
     }
 
     /// Which one it is, if there is one.
@@ -108,6 +121,12 @@ impl TrustedSession {
 }
 
 impl Tree {
+    /// Has each promise count for no longer than `term` after it came. A shorter time is always
+    /// safe: this host asks more often.
+    pub fn limit_promises(&mut self, term: Option<Duration>) {
+        self.session.term = term;
+    }
+
     /// The session with the server is number `session`, which put the last question that was
     /// `answered` then. What was promised to any other counts no more.
     pub fn follow(&mut self, session: u64, answered: Time) {
@@ -307,6 +326,21 @@ mod tests {
         assert!(is_fresh(&tree, at(29_000)));
         tree.broken(FILE, at(25_000));
         assert!(!is_fresh(&tree, at(25_000)));
+    }
+
+    #[test]
+    fn a_promise_expires_by_itself_if_its_time_is_limited() {
+        let mut tree = tree();
+        tree.limit_promises(Some(Duration::from_millis(500)));
+        tree.install_node(node(attr(7, Kind::File, 1)), at(1000));
+        promise(&mut tree, &[FILE], 1, at(1000));
+        assert_eq!(tree.remaining(FILE, at(1200)), Duration::from_millis(800), "of the poll");
+        assert!(tree.is_promised(FILE, at(1499)) && !tree.is_promised(FILE, at(1500)));
+        promise(&mut tree, &[FILE], 1, at(1499));
+        assert!(!tree.is_promised(FILE, at(1500)), "the older one stayed");
+        tree.install_node(node(attr(7, Kind::File, 1)), at(3000));
+        promise(&mut tree, &[FILE], 1, at(3000));
+        assert!(tree.is_promised(FILE, at(3499)) && !tree.is_promised(FILE, at(3500)));
     }
 
     /// Proves S6.13.
