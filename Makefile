@@ -14,7 +14,7 @@ with_cargo = PATH="$$(scripts/toolchain.sh):$$PATH"
 # One profile for everything that is tested, so that nothing is built twice.
 ci = --profile ci --workspace
 
-.PHONY: help setup setup-test run stop build check fmt lint doc e2e test run-tests test-long sim bench install uninstall
+.PHONY: help setup setup-test setup-bench run stop build check fmt lint doc e2e test run-tests test-long sim bench install uninstall
 
 help: ## list the targets
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 20
@@ -24,6 +24,9 @@ setup: ## install what building and running needs and is missing (Debian package
 
 setup-test:
 	@scripts/setup.sh test
+
+setup-bench: ## install the file systems that Segue is compared with
+	@scripts/setup.sh bench
 
 run: ## build, serve, and mount volume home at ./mnt-segue, until Ctrl-C
 	@scripts/run.sh
@@ -87,7 +90,7 @@ SEEDS ?= 1000
 sim: ## simulate clients, a server and their failures: make sim SEEDS=10000
 	@$(with_cargo) cargo run --profile ci --locked --quiet -p segue-sim -- --swarm --seeds $(SEEDS)
 
-bench: build ## measure Segue and its peers, results in bench/results
+bench: build setup-bench ## measure Segue and its peers, results in bench/results
 	@$(with_cargo) cargo build --release --locked -p segue-bench
 	@$(TARGET)/release/segue-bench run warm-read stat-storm untar small-files offline $(BENCH)
 

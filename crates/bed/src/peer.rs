@@ -1,6 +1,8 @@
 //! The file systems under test, each started afresh for each measurement.
 
+mod juicefs;
 mod local;
+mod moosefs;
 mod rclone;
 mod rsync;
 mod segue;
@@ -102,7 +104,7 @@ pub fn all() -> &'static [Kind] {
             name: "sshfs",
             about: "sshfs with its default options",
             remote: true,
-            start: |stage| Ok(Box::new(sshfs::Sshfs::new(stage)?)),
+            start: |stage| Ok(Box::new(sshfs::Sshfs::new(stage, &[])?)),
         },
         Kind {
             name: "rclone",
@@ -123,7 +125,7 @@ pub const RSYNC: Kind = Kind {
 
 /// Another build of Segue, to see what a change costs. The variable `SEGUE_BEFORE` names the
 /// program.
-pub const BEFORE: Kind = Kind {
+const BEFORE: Kind = Kind {
     name: "segue-before",
     about: "another build of Segue: the program that SEGUE_BEFORE names",
     remote: true,
@@ -138,14 +140,40 @@ pub const BEFORE: Kind = Kind {
     },
 };
 
+/// File systems that are measured where they are named: others that cache and validate.
+pub fn more() -> &'static [Kind] {
+    &[
+        BEFORE,
+        Kind {
+            name: "sshfs-cached",
+            about: "sshfs, -o auto_cache: the kernel keeps the pages of files with the same time",
+            remote: true,
+            start: |stage| Ok(Box::new(sshfs::Sshfs::new(stage, &["-o", "auto_cache"])?)),
+        },
+        Kind {
+            name: "moosefs",
+            about: "MooseFS, a master and one chunk server",
+            remote: true,
+            start: |stage| Ok(Box::new(moosefs::MooseFs::new(stage)?)),
+        },
+        Kind {
+            name: "juicefs",
+            about: "JuiceFS with names and data in Redis",
+            remote: true,
+            start: |stage| Ok(Box::new(juicefs::JuiceFs::new(stage)?)),
+        },
+    ]
+}
+
 /// The file system called `name`.
 pub fn named(name: &str) -> Option<Kind> {
-    all().iter().chain([&BEFORE]).copied().find(|kind| kind.name == name)
+    all().iter().chain(more()).copied().find(|kind| kind.name == name)
 }
 
 /// Segue, mounted with `options`.
-pub fn segue_with(stage: &Stage, options: &'static [&'static str]) -> Result<Box<dyn Peer>> {
-    Ok(Box::new(segue::Segue::new(stage, options)?))
+pub fn segue_with(stage: &Stage, options: &[&str]) -> Result<Box<dyn Peer>> {
+    let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
+    Ok(Box::new(segue::Segue::new(stage, &options, &[])?))
 }
 
 /// Bytes from the client on its link, of the local file `archive` by zstd and ssh.

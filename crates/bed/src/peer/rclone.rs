@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::sshd::Sshd;
 use super::{Peer, Stage, still_runs, wait_until};
@@ -15,6 +15,10 @@ use crate::{Doing, Error, Host, Proc, Result};
 const CONTROL: &str = "127.0.0.1:5572";
 
 const MOUNT_MAX: Duration = Duration::from_secs(30);
+
+/// A closed file is in the queue after so long at most: the kernel tells of a close when it has
+/// returned. Until then an empty queue says nothing.
+const QUEUED_MAX: Duration = Duration::from_secs(1);
 
 /// The measurement's own limit ends the wait before this.
 const DRAIN_MAX: Duration = Duration::from_secs(86_400);
@@ -86,7 +90,12 @@ impl Peer for Rclone {
     }
 
     fn drain(&mut self) -> Result<()> {
-        wait_until("rclone's queue", DRAIN_MAX, || Ok(self.queued()? == 0))
+        let (asked, mut was_seen) = (Instant::now(), false);
+        wait_until("rclone's queue", DRAIN_MAX, || {
+            let is_empty = self.queued()? == 0;
+            was_seen |= !is_empty;
+            Ok(is_empty && (was_seen || asked.elapsed() > QUEUED_MAX))
+        })
     }
 
     fn pending(&mut self) -> Result<Option<u64>> {

@@ -11,14 +11,16 @@ const VOLUME: &str = "home";
 pub(crate) struct Segue {
     stage: Stage,
     server: SegueServer,
-    options: &'static [&'static str],
+    options: Vec<String>,
     mounted: Option<SegueMount>,
 }
 
 impl Segue {
-    pub(crate) fn new(stage: &Stage, options: &'static [&'static str]) -> Result<Segue> {
-        let server = SegueServer::start(&stage.server, &stage.server.mkdir("data")?)?;
-        Ok(Segue { stage: stage.clone(), server, options, mounted: None })
+    /// With `options` of the mount and arguments of `segue serve`.
+    pub(crate) fn new(stage: &Stage, options: &[String], serving: &[&str]) -> Result<Segue> {
+        let data = stage.server.mkdir("data")?;
+        let server = SegueServer::start_with(&stage.server, &data, serving)?;
+        Ok(Segue { stage: stage.clone(), server, options: options.to_vec(), mounted: None })
     }
 }
 
@@ -35,7 +37,8 @@ impl Peer for Segue {
     fn mount(&mut self) -> Result<PathBuf> {
         let point = self.stage.client.mkdir("mnt")?;
         let url = self.server.invite(&["--volume", VOLUME])?;
-        let mount = SegueMount::new(&self.stage.client, &url, &point, self.options)?;
+        let options: Vec<&str> = self.options.iter().map(String::as_str).collect();
+        let mount = SegueMount::new(&self.stage.client, &url, &point, &options)?;
         self.mounted = Some(mount);
         Ok(point)
     }

@@ -1,4 +1,4 @@
-//! sshfs, as installed, with its default caches.
+//! sshfs, as installed.
 
 use std::path::{Path, PathBuf};
 
@@ -9,11 +9,13 @@ use crate::{Host, Result, run_detaching};
 pub(crate) struct Sshfs {
     client: Host,
     sshd: Sshd,
+    options: &'static [&'static str],
 }
 
 impl Sshfs {
-    pub(crate) fn new(stage: &Stage) -> Result<Sshfs> {
-        Ok(Sshfs { client: stage.client.clone(), sshd: Sshd::start(stage)? })
+    /// With `options` besides its own defaults.
+    pub(crate) fn new(stage: &Stage, options: &'static [&'static str]) -> Result<Sshfs> {
+        Ok(Sshfs { client: stage.client.clone(), sshd: Sshd::start(stage)?, options })
     }
 }
 
@@ -30,6 +32,7 @@ impl Peer for Sshfs {
         command.args(["-F", "/dev/null", "-p", port]);
         command.arg("-o").arg(format!("IdentityFile={}", key.display()));
         command.arg("-o").arg(format!("UserKnownHostsFile={}", known_hosts.display()));
+        command.args(self.options);
         run_detaching(&mut command, &self.client.dir().join("sshfs.log"))?;
         Ok(point)
     }

@@ -12,7 +12,7 @@ pub(crate) fn run() {
         line(workload.name(), workload.about());
     }
     println!("file systems:");
-    for kind in peer::all().iter().chain([&peer::BEFORE]) {
+    for kind in peer::all().iter().chain(peer::more()) {
         line(kind.name, kind.about);
     }
     println!("experiments, each run alone:");
