@@ -7,9 +7,10 @@
 //!                └─ a link of 64 to 1,024 KB/s ─┘
 //! ```
 //!
-//! Who waits for a write, and whether classes count, are mount options; each test is measured with
-//! each, on a bed of its own, several beds side by side. So are the activities alone, and in a
-//! plain directory: what is asked for is a foreground that takes at most 1.1 times its time alone.
+//! Configurations differ in the calls that wait for a write, and in the order of sending. Each test
+//! is measured in each configuration, on a bed of its own, at most two beds side by side. Then each
+//! activity is measured alone, and in a plain directory, with no other bed beside it. A foreground
+//! is to take at most 1.1 times its time alone.
 
 mod activity;
 mod cell;
@@ -17,6 +18,8 @@ mod fig4;
 mod measure;
 mod paper;
 mod part;
+mod passes;
+mod savings;
 mod table2;
 mod tree;
 
@@ -24,7 +27,7 @@ use std::path::{Path, PathBuf};
 
 use self::cell::{Cell, Start, Test};
 use self::measure::{Figures, measure};
-use crate::measurement::{Effort, Run};
+use crate::measurement::{Effort, Group, Run};
 use crate::plot::dots::Panel;
 use crate::record::Context;
 use crate::side_by_side::Options;
@@ -34,6 +37,9 @@ use segue_bed::{Error, Result};
 /// The configuration in which activities are measured alone, and what has no link.
 const ALONE: &str = "async-priorities";
 const LOCAL: &str = "local";
+
+/// Two beds have a processor each on the machine that this is measured on.
+const BEDS_MAX: usize = 2;
 
 /// How often each is measured if nothing is said: as in the paper.
 pub const REPEATS: u32 = 10;
@@ -72,7 +78,9 @@ impl Experiment {
         match self {
             Experiment::Table2 => "grep or read beside compile or write, as in table 2 of MFS",
             Experiment::Fig3 => "mfs-table2 by another name: its plot has the curves of figure 3",
-            Experiment::Fig4 => "grep beside a synchronous write, and in sshfs and rclone",
+            Experiment::Fig4 => {
+                "grep or read beside a write that close waits for, and in other file systems"
+            }
         }
     }
 
@@ -111,9 +119,20 @@ impl Experiment {
             Experiment::Table2 | Experiment::Fig3 => {
                 CONFIGURATIONS.iter().map(|one| one.name).collect()
             }
-            Experiment::Fig4 => vec!["sync-priorities", "sshfs", "rclone"],
+            Experiment::Fig4 => {
+                vec!["close-priorities", "moosefs", "juicefs", "rclone", "sshfs-cached"]
+            }
         }
     }
+}
+
+/// What is measured, by what may go on at the same time.
+#[derive(Debug)]
+struct Cells {
+    /// Two activities each: other beds may be beside theirs.
+    beside: Vec<Cell>,
+    /// One activity each, with which others are compared: no other bed is beside theirs.
+    calm: Vec<Cell>,
 }
 
 /// What to measure.
@@ -132,34 +151,38 @@ pub struct Plan {
 impl Plan {
     /// Measures everything, writes the results into `out` and returns the table.
     pub fn run(&self, out: &Path, context: Context) -> Result<String> {
-        let cells = self.cells()?;
+        let beds = self.options.beds;
+        if !(1..=BEDS_MAX).contains(&beds) {
+            return Err(Error::Wrong(format!("--beds {beds}: 1 or {BEDS_MAX} beds at once")));
+        }
+        let Cells { beside, calm } = self.cells()?;
+        let groups = [Group { all: &beside, beds }, Group { all: &calm, beds: 1 }];
         let mut run = Run::create(out, self.experiment.title(), context, self.effort.scale)?;
-        run.measure_all(&cells, self.effort, self.options.beds, measure)?;
+        run.measure_all(&groups, self.effort, measure)?;
         self.experiment.finish(run)
     }
 
-    /// Each cell once. Different tests come in turn, so that of the beds beside each other few
-    /// compile at once and most wait for their links.
-    fn cells(&self) -> Result<Vec<Cell>> {
+    /// Each cell once. Different tests come in turn, so that beds beside each other seldom compile
+    /// at once and mostly wait for their links.
+    fn cells(&self) -> Result<Cells> {
         let (tests, systems) = (self.tests()?, self.systems()?);
         let own = self.experiment.rates();
         let rates = if self.rates.is_empty() { own } else { &self.rates };
         let rates: Vec<Option<u64>> = rates.iter().copied().map(Some).collect();
-        let mut cells = in_turn(&systems, &rates, &tests);
+        let (beside, mut calm) = (in_turn(&systems, &rates, &tests), Vec::new());
         if self.experiment != Experiment::Fig4 {
             let parts: Vec<Test> = tests.iter().flat_map(|test| test.alone()).collect();
-            cells.extend(in_turn(&[System::known(ALONE)?], &rates, &parts));
-            cells.extend(in_turn(&[System::known(LOCAL)?], &[None], &parts));
+            calm.extend(in_turn(&[System::known(ALONE)?], &rates, &parts));
+            calm.extend(in_turn(&[System::known(LOCAL)?], &[None], &parts));
         }
-        Ok(cells)
+        Ok(Cells { beside, calm })
     }
 
     fn tests(&self) -> Result<Vec<Test>> {
         let unknown = |name: &str| Error::Wrong(format!("no test is called {name}"));
         let find = |name: &str| Test::named(name).ok_or_else(|| unknown(name));
         match (self.experiment, self.options.tests.as_slice()) {
-            (Experiment::Fig4, []) => Ok(vec![find("GW")?]),
-            (Experiment::Fig4, _) => Err(Error::Wrong("mfs-fig4 has one test, GW".into())),
+            (Experiment::Fig4, []) => Ok(vec![find("GW")?, find("RW")?]),
             (_, []) => Ok(Test::ALL.to_vec()),
             (_, names) => names.iter().map(|name| find(name)).collect(),
         }
@@ -205,23 +228,40 @@ mod tests {
 
     #[test]
     fn each_part_is_measured_alone_and_locally_once() {
-        let cells = plan(Experiment::Table2).cells().unwrap();
-        let count = |keep: &dyn Fn(&&Cell) -> bool| cells.iter().filter(keep).count();
+        let Cells { beside, calm } = plan(Experiment::Table2).cells().unwrap();
+        let count =
+            |cells: &[Cell], keep: &dyn Fn(&&Cell) -> bool| cells.iter().filter(keep).count();
         // Two tests begin in two ways.
-        assert_eq!(count(&|cell| cell.test.name == "GW"), 2 * 6 * 5);
-        assert_eq!(count(&|cell| cell.test.name == "RW"), 6 * 5);
-        assert_eq!(count(&|cell| cell.test.name == "grep" && cell.rate.is_some()), 2 * 5);
-        assert_eq!(count(&|cell| cell.test.name == "write" && cell.rate.is_some()), 5);
-        assert_eq!(count(&|cell| cell.rate.is_none()), 4);
+        assert_eq!(count(&beside, &|cell| cell.test.name == "GW"), 2 * 6 * 5);
+        assert_eq!(count(&beside, &|cell| cell.test.name == "RW"), 6 * 5);
+        assert_eq!(count(&calm, &|cell| cell.test.name == "grep" && cell.rate.is_some()), 2 * 5);
+        assert_eq!(count(&calm, &|cell| cell.test.name == "write" && cell.rate.is_some()), 5);
+        assert_eq!(count(&calm, &|cell| cell.rate.is_none()), 4);
+        // What others are compared with has a calm machine, and nothing else has.
+        assert!(beside.iter().all(|cell| cell.test.activities().count() == 2));
+        assert!(calm.iter().all(|cell| cell.test.activities().count() == 1));
+    }
+
+    #[test]
+    fn at_most_two_beds_are_at_work() {
+        let dir = tempfile::tempdir().unwrap();
+        for beds in [0, 3, 6] {
+            let options = Options { beds, ..plan(Experiment::Table2).options };
+            let plan = Plan { options, ..plan(Experiment::Table2) };
+            let refused = plan.run(dir.path(), Context::of_test()).unwrap_err().to_string();
+            assert!(refused.contains("1 or 2 beds at once"), "{refused}");
+        }
     }
 
     #[test]
     fn figure_4_has_others_and_no_baseline() {
-        let cells = plan(Experiment::Fig4).cells().unwrap();
-        let of = |name| cells.iter().filter(|cell| cell.system.name() == name).count();
-        assert_eq!([of("sync-priorities"), of("sshfs"), of("rclone"), of("local")], [10, 5, 5, 0]);
-        let options = Options { tests: vec!["RW".into()], ..plan(Experiment::Fig4).options };
-        assert!(Plan { options, ..plan(Experiment::Fig4) }.cells().is_err());
+        let Cells { beside, calm } = plan(Experiment::Fig4).cells().unwrap();
+        let of = |name| beside.iter().filter(|cell| cell.system.name() == name).count();
+        // Segue's greps begin in two ways.
+        assert_eq!(of("close-priorities"), 3 * 5);
+        let others = ["moosefs", "juicefs", "rclone", "sshfs-cached"];
+        assert_eq!(others.map(of), [2 * 5; 4]);
+        assert!(calm.is_empty());
     }
 
     /// Puts what a test took at some rate, twice, into a file of its own.

@@ -57,6 +57,14 @@ impl<W: fmt::Display, F: fmt::Display> fmt::Display for Measurement<W, F> {
     }
 }
 
+/// What is measured side by side.
+#[derive(Debug)]
+pub(crate) struct Group<'a, W> {
+    pub(crate) all: &'a [W],
+    /// Beds at once.
+    pub(crate) beds: usize,
+}
+
 /// A run: what it has measured, and the files of its results.
 pub(crate) struct Run<W, F> {
     pub(crate) results: Results,
@@ -133,26 +141,29 @@ where
         Ok(())
     }
 
-    /// Measures all of these, repeat by repeat, in so many beds at once.
+    /// Measures all of each group, in as many beds at once as it has: groups one after the other,
+    /// repeat by repeat.
     pub(crate) fn measure_all(
         &mut self,
-        all: &[W],
+        groups: &[Group<'_, W>],
         effort: Effort,
-        beds: usize,
         measure: impl Fn(W, u32, Effort) -> Result<F> + Sync,
     ) -> Result<()>
     where
         W: Copy + Sync,
         F: Send,
     {
-        let runs =
-            (1..=effort.repeats).flat_map(|repeat| all.iter().map(move |one| (repeat, *one)));
-        side_by_side(
-            &runs.collect::<Vec<_>>(),
-            beds.max(1),
-            |&(repeat, one)| measure(one, repeat, effort),
-            |&(repeat, one), figures| self.add(one, repeat, figures),
-        )
+        for repeat in 1..=effort.repeats {
+            for Group { all, beds } in groups {
+                side_by_side(
+                    all,
+                    (*beds).max(1),
+                    |&one| measure(one, repeat, effort),
+                    |&one, figures| self.add(one, repeat, figures),
+                )?;
+            }
+        }
+        Ok(())
     }
 }
 
@@ -201,6 +212,8 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::sync::{Condvar, Mutex};
+
     use super::*;
     use crate::results;
     use segue_bed::Error;
@@ -234,6 +247,39 @@ mod tests {
             Measurement::new(fast, 1, 0.5, Ok(Rate { rate: 7 })),
             Measurement::new(slow, 2, 0.5, Ok(Rate { rate: 3 })),
         ]
+    }
+
+    /// How many were measured at the same time, at most, of `slow` and of `fast`. Each waits a
+    /// moment for others that may begin beside it.
+    fn most_at_once(beds: usize) -> [usize; 2] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut run = Run::create(dir.path(), "run", Context::of_test(), 1.0).unwrap();
+        let [slow, fast] = ["slow", "fast"].map(|system| Named { system });
+        let groups = [Group { all: &[slow; 6][..], beds }, Group { all: &[fast; 3][..], beds: 1 }];
+        let effort = Effort { repeats: 2, scale: 1.0, limit: Duration::from_secs(1) };
+        let (now, most) = (Mutex::new(0), Mutex::new([0; 2]));
+        let came = Condvar::new();
+        let measure = |what: Named, _, _| {
+            let mut count = now.lock().unwrap();
+            *count += 1;
+            came.notify_all();
+            let wait = Duration::from_millis(20);
+            count = came.wait_timeout_while(count, wait, |count| *count <= beds).unwrap().0;
+            let most = &mut most.lock().unwrap()[usize::from(what == fast)];
+            *most = (*most).max(*count);
+            *count -= 1;
+            Ok(Rate { rate: 1 })
+        };
+        run.measure_all(&groups, effort, measure).unwrap();
+        assert_eq!(run.measured.len(), 2 * 9);
+        most.into_inner().unwrap()
+    }
+
+    #[test]
+    fn a_group_has_its_beds_and_no_other_group_beside_it() {
+        let [beside, calm] = most_at_once(2);
+        assert!(beside <= 2 && calm == 1, "{beside} and {calm} at once");
+        assert_eq!(most_at_once(1), [1, 1]);
     }
 
     #[test]

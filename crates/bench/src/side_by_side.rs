@@ -1,7 +1,7 @@
 //! Several measurements at once, each on a bed of its own.
 //!
-//! What is measured waits for links that are slow, and hardly for the processor: so beds beside
-//! each other do not disturb each other, and a run that would take a day takes an hour.
+//! What is measured waits for links that are slow, and hardly for the processor: so two beds beside
+//! each other hardly disturb each other, and a run takes half the time.
 
 use std::sync::Mutex;
 use std::sync::mpsc::{self, SyncSender};
@@ -14,15 +14,16 @@ use segue_bed::Result;
 #[group(id = "side_by_side")]
 #[command(next_help_heading = "Of mfs-table2, mfs-fig4 and mfs-fig5")]
 pub struct Options {
-    /// Beds at once, each with a link of its own. They wait for their links; C takes a processor
-    /// for some seconds.
-    #[arg(long, default_value_t = 6)]
+    /// Beds at once, each with a link of its own. `mfs-table2` and `mfs-fig4` take 1 or 2: a grep
+    /// takes a part of a second, and each further bed makes that longer. In `mfs-fig5` applications
+    /// wait for their links for minutes, and more beds do little.
+    #[arg(long, default_value_t = 2)]
     pub beds: usize,
     /// Tests to measure: GC, GW, RC, RW; of `mfs-fig5` traces: mostly-reads, mostly-writes,
-    /// heavy-load. All if none is named; `mfs-fig4` has GW alone.
+    /// heavy-load. All if none is named; in `mfs-fig4` GW and RW.
     #[arg(long, value_delimiter = ',')]
     pub tests: Vec<String>,
-    /// Configurations of Segue to measure, such as `sync-uniform` or `async-priorities`; in
+    /// Configurations of Segue to measure, such as `close-uniform` or `async-priorities`; in
     /// `mfs-fig4` and `mfs-fig5` also file systems by name. All if none is named.
     #[arg(long, value_delimiter = ',')]
     pub configurations: Vec<String>,

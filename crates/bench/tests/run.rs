@@ -139,7 +139,7 @@ fn grep_and_write_contend_on_two_beds_at_once() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let args = ["mfs-fig4", "--configurations", "sshfs,local", "--rates", "4096"];
+    let args = ["mfs-fig4", "--configurations", "sshfs,local", "--tests", "GW", "--rates", "4096"];
     let args = [&args[..], &["--repeat", "2", "--beds", "2", "--limit", "60"]].concat();
     let output = segue_bench(&args, dir.path());
     let said = String::from_utf8(output.stderr).unwrap();
@@ -154,7 +154,7 @@ fn grep_and_write_contend_on_two_beds_at_once() {
         let is_sent = line["sent_bytes"].as_u64().is_some_and(|bytes| bytes > 1 << 20);
         assert_eq!(is_sent, line["system"] == "sshfs", "{line}");
     }
-    assert!(result(dir.path(), "md").contains("| 4096 | sshfs | "));
+    assert!(result(dir.path(), "md").contains("| 4096 | GW | sshfs | "));
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn every_part_of_every_test_is_a_row() {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
-    let args = ["mfs-table2", "--configurations", "sync-uniform", "--tests", "RW"];
+    let args = ["mfs-table2", "--configurations", "close-uniform", "--tests", "RW"];
     let args = [&args[..], &["--rates", "1024", "--repeat", "1"]].concat();
     assert!(segue_bench(&args, dir.path()).status.success());
     // Segue is not found here, which is a result; the local disk needs none.
@@ -174,7 +174,7 @@ fn every_part_of_every_test_is_a_row() {
         assert!(seconds.is_some_and(|seconds| seconds > 0.0), "{row}: {table}");
     }
     assert!(table.contains("| RW | log empty | - |"), "{table}");
-    assert!(table.contains("* RW, sync-uniform, 1024 KB/s #1 failed: "), "{table}");
+    assert!(table.contains("* RW, close-uniform, 1024 KB/s #1 failed: "), "{table}");
     assert!(result(dir.path(), "svg").ends_with("</svg>\n"));
 }
 
@@ -247,7 +247,7 @@ fn what_is_not_known_is_refused() {
         &["train", "--rates", "64"],
         &["mfs-table2", "--peer", "sshfs"],
         &["mfs-table2", "--tests", "WG"],
-        &["mfs-fig4", "--tests", "RW"],
+        &["mfs-table2", "--beds", "3"],
         &["mfs-fig4", "--configurations", "nfs"],
         &["mfs-fig5", "--tests", "GW"],
         &["mfs-fig5", "--rates", "unlimited,64"],

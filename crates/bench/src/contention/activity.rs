@@ -19,13 +19,11 @@ const SMALL: Files = Files { count: 256, bytes: 8 << 10 };
 const LARGE: Files = Files { count: 16, bytes: 1 << 20 };
 /// In each small file.
 const WORD: &[u8] = b"\nneedle\n";
-/// How often `Grep` looks for it.
-const GREPS: u32 = 3;
 
 /// One of the four.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Activity {
-    /// grep, three times, over 256 cached files of 8 KB.
+    /// grep over 256 cached files of 8 KB, again and again.
     Grep,
     /// cat of 16 files of 1 MB that are not cached, one after the other.
     Read,
@@ -58,6 +56,11 @@ impl Activity {
         self == Activity::Grep
     }
 
+    /// Whether it is done again and again, as long as anything goes on beside it.
+    pub(super) fn is_repeated(self) -> bool {
+        self == Activity::Grep
+    }
+
     /// Writes what must be in the file system before; its root is `root`.
     pub(super) fn seed(self, root: &Path, run: u32, scale: f64) -> Result<()> {
         let mut rng = self.rng(run);
@@ -79,11 +82,11 @@ impl Activity {
         }
     }
 
-    /// Does it at `place`, the root of the file system: how many seconds it takes.
+    /// Does it once at `place`, the root of the file system: how many seconds it takes.
     pub(super) fn act(self, place: &WorkloadDir) -> Result<f64> {
         let start = Instant::now();
         match self {
-            Activity::Grep => (0..GREPS).try_for_each(|_| grep(place))?,
+            Activity::Grep => grep(place)?,
             Activity::Read => {
                 let mut cat = place.host.command("cat");
                 cat.args(LARGE.paths(&self.dir(place), place.scale)).stdout(Stdio::null());

@@ -57,6 +57,11 @@ impl Test {
         self.foreground.into_iter().chain(self.background)
     }
 
+    /// Whether its foreground is done again and again.
+    pub(super) fn is_repeated(self) -> bool {
+        self.foreground.is_some_and(Activity::is_repeated)
+    }
+
     /// How it can begin.
     pub(super) fn starts(self) -> &'static [Start] {
         if self.activities().any(Activity::is_of_cached) {
@@ -73,7 +78,7 @@ impl Test {
 pub(super) enum Start {
     /// To tell of changes: nobody has to ask.
     Held,
-    /// Nothing: each is to be asked for.
+    /// Nothing that still counts: each is to be asked for, at each look.
     Expired,
 }
 

@@ -6,30 +6,48 @@
 //!   its link         mounted anew, so that the connection knows no other; with promises held
 //!                    what is cached is looked at once, without them nobody has asked anything
 //!   measured         both activities, begun at the same moment; the one in the background is
-//!                    followed by `segue sync`, which returns when the update log is empty
+//!                    followed by `segue sync`, which returns when the update log is empty; until
+//!                    then a foreground that looks at cached files does so again and again
 //! ```
+//!
+//! Where promises expire, they do so between two looks: the mount option `promises` has them count
+//! for less than the pause. So each look asks for each file, as in the paper.
 //!
 //! A file system whose cache does not outlive its mount is not mounted anew.
 
 use std::fmt;
 use std::sync::Barrier;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
 use super::activity::Activity;
 use super::cell::{Cell, Start, Test};
+use super::passes::Passes;
 use crate::measurement::Effort;
 use crate::run::{let_go, within};
 use crate::workload::WorkloadDir;
 use segue_bed::peer::{Peer, Stage};
 use segue_bed::{Bed, Error, LinkSpec, Result};
 
+/// Between two passes of a foreground.
+pub(super) const PAUSE: Duration = Duration::from_secs(1);
+/// How long a promise counts where promises expire: less than a pause.
+const EXPIRY: Duration = Duration::from_millis(500);
+/// Passes where nothing goes on beside them.
+const PASSES_ALONE: usize = 10;
+
 /// What was measured.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Figures {
+    /// Of a foreground that is repeated, the mean of its passes.
     pub(super) foreground_seconds: Option<f64>,
+    /// Of that: how many there were, and the longest.
+    #[serde(default)]
+    pub(super) passes: Option<usize>,
+    #[serde(default)]
+    pub(super) slowest_seconds: Option<f64>,
     pub(super) background_seconds: Option<f64>,
     /// From the start until the server has all that the background wrote.
     pub(super) log_empty_seconds: Option<f64>,
@@ -43,6 +61,7 @@ impl fmt::Display for Figures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = [
             ("foreground", self.foreground_seconds),
+            ("slowest", self.slowest_seconds),
             ("background", self.background_seconds),
             ("log empty", self.log_empty_seconds),
         ];
@@ -64,7 +83,8 @@ pub(super) fn measure(cell: Cell, run: u32, effort: Effort) -> Result<Figures> {
 fn visit(cell: Cell, stage: &Stage, run: u32, scale: f64) -> Result<Figures> {
     let Cell { test, start, system, rate } = cell;
     let client = &stage.client;
-    let mut peer = system.start(stage)?;
+    let promises = (start == Start::Expired).then_some(EXPIRY);
+    let mut peer = system.start_expiring(stage, promises)?;
     peer.seed(&mut |root| test.activities().try_for_each(|one| one.seed(root, run, scale)))?;
     test.activities().try_for_each(|one| one.prepare(client, run, scale))?;
     let place = |dir| WorkloadDir { host: client.clone(), dir, scale };
@@ -97,28 +117,64 @@ fn look(test: Test, place: &WorkloadDir) -> Result<()> {
     cached.try_for_each(|one| one.act(place).map(drop))
 }
 
+/// What a foreground took.
+struct Waited {
+    seconds: Vec<f64>,
+}
+
+impl Waited {
+    fn mean(&self) -> f64 {
+        self.seconds.iter().sum::<f64>() / self.seconds.len() as f64
+    }
+
+    fn slowest(&self) -> Option<f64> {
+        self.seconds.iter().copied().max_by(f64::total_cmp)
+    }
+}
+
+/// The activity that somebody waits for, until `passes` end if it is repeated.
+fn wait_for(
+    activity: Activity,
+    test: Test,
+    place: &WorkloadDir,
+    passes: &Passes,
+) -> Result<Waited> {
+    let most = match test.background {
+        _ if !activity.is_repeated() => 1,
+        Some(_) => usize::MAX,
+        None => PASSES_ALONE,
+    };
+    Ok(Waited { seconds: passes.run(PAUSE, most, || activity.act(place))? })
+}
+
 fn both(test: Test, place: &WorkloadDir, peer: &mut dyn Peer) -> Result<Figures> {
-    let ready = Barrier::new(test.activities().count());
-    let act = |activity: Option<Activity>| {
-        activity.map(|activity| {
+    let (ready, passes) = (Barrier::new(test.activities().count()), Passes::default());
+    let (foreground, background) = thread::scope(|scope| {
+        let foreground = scope.spawn(|| {
+            let Some(activity) = test.foreground else { return Ok(None) };
+            ready.wait();
+            wait_for(activity, test, place, &passes).map(Some)
+        });
+        let background = test.background.map(|activity| {
             ready.wait();
             let start = Instant::now();
-            activity.act(place).map(|seconds| (seconds, start))
-        })
-    };
-    let (foreground, background) = thread::scope(|scope| {
-        let foreground = scope.spawn(|| act(test.foreground).transpose());
-        let background = act(test.background).transpose().and_then(|done| {
-            let Some((seconds, start)) = done else { return Ok(None) };
-            peer.drain()?;
-            Ok(Some((seconds, start.elapsed().as_secs_f64())))
+            let done = activity.act(place).and_then(|seconds| {
+                peer.drain()?;
+                Ok((seconds, start.elapsed().as_secs_f64()))
+            });
+            // Also after a failure, or the foreground would go on for ever.
+            passes.end();
+            done
         });
         let panicked = |_| Err(Error::Wrong("the foreground panicked".into()));
-        (foreground.join().unwrap_or_else(panicked), background)
+        (foreground.join().unwrap_or_else(panicked), background.transpose())
     });
     let (foreground, background) = (foreground?, background?);
+    let repeated = foreground.as_ref().filter(|_| test.is_repeated());
     Ok(Figures {
-        foreground_seconds: foreground.map(|(seconds, _)| seconds),
+        foreground_seconds: foreground.as_ref().map(Waited::mean),
+        passes: repeated.map(|waited| waited.seconds.len()),
+        slowest_seconds: repeated.and_then(Waited::slowest),
         background_seconds: background.map(|(seconds, _)| seconds),
         log_empty_seconds: background.map(|(_, until)| until),
         ..Figures::default()

@@ -259,7 +259,8 @@ fn mfs_fig4(lines: &[Value]) -> String {
     let rates = numbers(lines, "rate_kb_per_s");
     let Some(slowest) = rates.first() else { return String::new() };
     let of = |system: String| {
-        let with = [("system", system.as_str()), ("rate_kb_per_s", slowest), ("promises", "held")];
+        let system_and_rate = [("system", system.as_str()), ("rate_kb_per_s", slowest)];
+        let with = [&system_and_rate[..], &[("promises", "held"), ("test", "GW")]].concat();
         Some(format!("`{system}` {}", figure(middle(lines, &with, "foreground_seconds")?)))
     };
     let systems = listed(distinct(lines, "system").into_iter().map(of));
@@ -278,8 +279,10 @@ fn mfs_fig5(lines: &[Value]) -> String {
             let with = [("trace", trace.as_str()), ("system", system), ("rate_kb_per_s", slowest)];
             middle(lines, &with, "last_read_seconds").map(figure)
         };
-        let (best, base) = (last("async-priorities")?, last("sync-uniform")?);
-        Some(format!("`{trace}` {best} (sync-uniform {base})"))
+        // Earlier runs have the second one.
+        let bases = ["close-uniform", "sync-uniform"];
+        let (base, seconds) = bases.into_iter().find_map(|base| Some((base, last(base)?)))?;
+        Some(format!("`{trace}` {} ({base} {seconds})", last("async-priorities")?))
     };
     let traces = listed(distinct(lines, "trace").into_iter().map(of));
     if traces.is_empty() {

@@ -10,7 +10,7 @@ use crate::spread::{Spread, caption, shown, times};
 use segue_bed::peer::system::{CONFIGURATIONS, System};
 
 /// What the others are compared with: as a file system without either would be.
-const BASE: &str = "sync-uniform";
+const BASE: &str = "close-uniform";
 /// What the paper has as best.
 const BEST: &str = "async-priorities";
 
@@ -18,12 +18,13 @@ const ABOUT: &str = "\
     Traces [MFS 3.5] with the parameters of its table 3 (`mfs-table3`), played from an empty \
     cache; another noise in each run. Each application does one access after the other and thinks \
     between them as long as in the trace. The link has the rate both ways and no delay of its \
-    own. cache-size is 256M. Last read: from the start until nobody reads any more. Last write: \
-    until the server has everything. Returned: until nobody waits for a write any more. Link: \
-    what its rate takes for the bytes that are read, or written, and nothing else; where that is \
-    later, when the trace itself reads or writes last. MFS fetches and stores whole files, which \
-    is up to 4.5 times the bytes that are read; Segue moves the bytes that are read or written, \
-    and its read-ahead.";
+    own. cache-size is 256M. Close: a close returns when the server has the file, as the paper's \
+    synchronous write. Uniform: without priorities, on both sides. Last read: from the start until \
+    nobody reads any more. Last write: until the server has everything. Returned: until nobody \
+    waits for a write any more. Link: what its rate takes for the bytes that are read, or written, \
+    and nothing else; where that is later, when the trace itself reads or writes last. MFS fetches \
+    and stores whole files, which is up to 4.5 times the bytes that are read; Segue moves the \
+    bytes that are read or written, and its read-ahead.";
 
 /// What the paper says of a trace at a rate.
 struct Told {
