@@ -9,8 +9,9 @@
 //!            tun0 ──── relay threads (RelayQueue x 2) ──── tN
 //! ```
 //!
-//! A link with nothing but a rate is a veth pair shaped by the kernel. Delay, jitter, loss,
-//! reordering and rate traces need the relay, which then does the rate as well.
+//! A link with nothing but a rate is a veth pair shaped by the kernel. Both directions may share
+//! that rate, as on a radio: then they pass one queue, that of the host's device ifb0. Delay,
+//! jitter, loss, reordering and rate traces need the relay, which then does the rate as well.
 
 use std::net::Ipv4Addr;
 use std::sync::Mutex;
@@ -29,11 +30,16 @@ const QUEUE_BYTES_DEFAULT: u64 = 1 << 20;
 /// The smallest default queue: twenty full packets.
 const QUEUE_BYTES_MIN: u64 = 32 << 10;
 
+/// The device whose queue both directions of a shared link pass.
+const SHARED: &str = "ifb0";
+
 /// The properties of a link, the same in both directions. The default is as fast as the machine.
 #[derive(Debug, Clone, Default)]
 pub struct LinkSpec {
     /// Bytes a second; none: unlimited.
     pub rate: Option<u64>,
+    /// Both directions together have the rate; only where no property but the rate is set.
+    pub is_shared: bool,
     /// Delay of each direction: half of what is added to a round trip.
     pub delay: Duration,
     /// Additional random delay, up to this; packets stay in order.
@@ -186,8 +192,14 @@ impl Cable {
     }
 
     fn take_veth(&self, state: &mut State, link: &LinkSpec) -> Result<()> {
+        // Fails where there is none, which is right; the redirection ends with its qdisc.
+        let _ = self.host.ip(&format!("link del {SHARED}\n"));
+        let _ = self.host.tc("qdisc del dev eth0 clsact\n");
         for (ns, device) in [(&self.host, "eth0"), (&self.switch, self.port.as_str())] {
             shape(ns, device, link)?;
+        }
+        if let Some(rate) = link.rate.filter(|_| link.is_shared) {
+            share(&self.host, rate, link)?;
         }
         if state.relay.is_some() {
             let addr = state.addr;
@@ -221,22 +233,38 @@ impl Cable {
 /// A shaped device does not take segmentation off the kernel's hands: its counters would miss
 /// the headers of all packets but the first of each batch.
 fn shape(ns: &NetNs, device: &str, link: &LinkSpec) -> Result<()> {
-    let Some(rate) = link.rate else {
-        ns.ip(&format!("link set {device} gso_max_segs 65535\n"))?;
+    let segments = if link.rate.is_some() { 1 } else { 65535 };
+    ns.ip(&format!("link set {device} gso_max_segs {segments}\n"))?;
+    // Open connections learn of it when they look up their route again.
+    ns.sysctl("net/ipv4/route/flush", "1")?;
+    let Some(rate) = link.rate.filter(|_| !link.is_shared) else {
         // Back to the default, which is no queue at all; fails where it is there already.
         let _ = ns.tc(&format!("qdisc del dev {device} root\n"));
         return Ok(());
     };
+    ns.tc(&bucket(device, rate, link))
+}
+
+/// The command that has `device` send at `rate`.
+fn bucket(device: &str, rate: u64, link: &LinkSpec) -> String {
     // Two packets at least; at high rates what 4 ms bring, for the timer's sake.
     let burst = (rate / 250).max(3_100);
     let limit = link.queue_bytes().max(burst);
-    ns.ip(&format!("link set {device} gso_max_segs 1\n"))?;
-    // Open connections learn of it when they look up their route again.
-    ns.sysctl("net/ipv4/route/flush", "1")?;
     let bits = rate * 8;
-    ns.tc(&format!(
-        "qdisc replace dev {device} root tbf rate {bits}bit burst {burst} limit {limit}\n"
-    ))
+    format!("qdisc replace dev {device} root tbf rate {bits}bit burst {burst} limit {limit}\n")
+}
+
+/// Has what `host` sends and what it receives pass one queue, which is emptied at `rate`.
+fn share(host: &NetNs, rate: u64, link: &LinkSpec) -> Result<()> {
+    host.ip(&format!("link add {SHARED} type ifb\nlink set {SHARED} up\n"))?;
+    let redirect = |way: &str| {
+        format!(
+            "filter add dev eth0 {way} protocol all u32 match u32 0 0 \
+             action mirred egress redirect dev {SHARED}\n"
+        )
+    };
+    let filters = redirect("egress") + &redirect("ingress");
+    host.tc(&(bucket(SHARED, rate, link) + "qdisc add dev eth0 clsact\n" + &filters))
 }
 
 /// Makes `ns` a switch: it routes between hosts and drops, silently, what is for none.

@@ -94,6 +94,29 @@ fn a_shaped_link_gives_its_rate_both_ways_and_counts_bytes() {
     assert_rate(LinkSpec::kb_per_s(512), 512 << 10, 512 << 10);
 }
 
+/// On a link of its own each direction would be done in half the time.
+#[test]
+fn the_directions_of_a_shared_link_have_one_rate() {
+    let Some(bed) = Bed::for_test() else { return };
+    let [near, far] = ["near", "far"].map(|name| bed.host(name).unwrap());
+    near.set_link(LinkSpec { is_shared: true, ..LinkSpec::kb_per_s(512) }).unwrap();
+    let bytes = 256 << 10;
+    let began = Instant::now();
+    std::thread::scope(|scope| {
+        let up = scope.spawn(|| transfer(&near, &far, bytes));
+        transfer(&far, &near, bytes);
+        up.join().unwrap();
+    });
+    // A queue lets a burst pass at once, and no more.
+    assert!(began.elapsed() > Duration::from_millis(950), "{:?}", began.elapsed());
+    // And back again.
+    near.set_link(LinkSpec::default()).unwrap();
+    transfer(&near, &far, bytes);
+    let (sent, received) = (near.tx_bytes().unwrap(), near.rx_bytes().unwrap());
+    let counted = [sent, received].map(|count| count as f64 / bytes as f64);
+    assert!((2.0..2.3).contains(&counted[0]) && (1.0..1.3).contains(&counted[1]), "{counted:?}");
+}
+
 #[test]
 fn a_relayed_link_gives_its_rate_both_ways_and_counts_bytes() {
     let link = LinkSpec::kb_per_s(512).with_rtt(Duration::from_millis(10));

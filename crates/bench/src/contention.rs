@@ -51,13 +51,16 @@ pub enum Experiment {
     Table2,
     /// The same, whose curves are another figure of the paper.
     Fig3,
+    /// The same on a link whose rate both directions share.
+    Shared,
     /// Segue against others.
     Fig4,
 }
 
 impl Experiment {
     /// Each of them.
-    pub const ALL: [Experiment; 3] = [Experiment::Table2, Experiment::Fig3, Experiment::Fig4];
+    pub const ALL: [Experiment; 4] =
+        [Experiment::Table2, Experiment::Fig3, Experiment::Shared, Experiment::Fig4];
 
     /// The one called `name`.
     pub fn named(name: &str) -> Option<Experiment> {
@@ -69,6 +72,7 @@ impl Experiment {
         match self {
             Experiment::Table2 => "mfs-table2",
             Experiment::Fig3 => "mfs-fig3",
+            Experiment::Shared => "mfs-table2-shared",
             Experiment::Fig4 => "mfs-fig4",
         }
     }
@@ -78,6 +82,7 @@ impl Experiment {
         match self {
             Experiment::Table2 => "grep or read beside compile or write, as in table 2 of MFS",
             Experiment::Fig3 => "mfs-table2 by another name: its plot has the curves of figure 3",
+            Experiment::Shared => "mfs-table2 on a link whose rate both directions share",
             Experiment::Fig4 => {
                 "grep or read beside a write that close waits for, and in other file systems"
             }
@@ -97,26 +102,29 @@ impl Experiment {
             results.finish(&text, &Panel::parts(fig4::panels(&measured)))?;
             return Ok(text);
         }
-        let text = table2::markdown(results.context(), &measured) + &results.joined();
+        let is_shared = self == Experiment::Shared;
+        let text = table2::markdown(results.context(), &measured, is_shared) + &results.joined();
         results.finish(&text, &table2::parts(&measured))?;
         Ok(text)
     }
 
     /// What its files are named by.
     fn title(self) -> &'static str {
-        if self == Experiment::Fig4 { "mfs-fig4" } else { "mfs-table2" }
+        if self == Experiment::Fig3 { Experiment::Table2.name() } else { self.name() }
     }
 
     fn rates(self) -> &'static [u64] {
         match self {
-            Experiment::Table2 | Experiment::Fig3 => &[64, 128, 256, 512, 1024],
+            Experiment::Table2 | Experiment::Fig3 | Experiment::Shared => {
+                &[64, 128, 256, 512, 1024]
+            }
             Experiment::Fig4 => &[32, 64, 128, 256, 512],
         }
     }
 
     fn systems(self) -> Vec<&'static str> {
         match self {
-            Experiment::Table2 | Experiment::Fig3 => {
+            Experiment::Table2 | Experiment::Fig3 | Experiment::Shared => {
                 CONFIGURATIONS.iter().map(|one| one.name).collect()
             }
             Experiment::Fig4 => {
@@ -158,6 +166,8 @@ impl Plan {
         let Cells { beside, calm } = self.cells()?;
         let groups = [Group { all: &beside, beds }, Group { all: &calm, beds: 1 }];
         let mut run = Run::create(out, self.experiment.title(), context, self.effort.scale)?;
+        let is_shared = self.experiment == Experiment::Shared;
+        let measure = |cell, repeat, effort| measure(cell, repeat, effort, is_shared);
         run.measure_all(&groups, self.effort, measure)?;
         self.experiment.finish(run)
     }

@@ -52,7 +52,7 @@ impl Experiment {
 }
 
 /// All of them, in the order of the list.
-pub(super) static EXPERIMENTS: [Experiment; 16] = [
+pub(super) static EXPERIMENTS: [Experiment; 17] = [
     Experiment {
         name: FUSE_FLOOR,
         about: "the cost of FUSE itself, by binding and by kind of request",
@@ -98,6 +98,7 @@ pub(super) static EXPERIMENTS: [Experiment; 16] = [
     Experiment::varying(Varying::Train, |run| run_varying(Varying::Train, run)),
     Experiment::contention(Contention::Table2, |run| run_contention(Contention::Table2, run)),
     Experiment::contention(Contention::Fig3, |run| run_contention(Contention::Fig3, run)),
+    Experiment::contention(Contention::Shared, |run| run_contention(Contention::Shared, run)),
     Experiment::contention(Contention::Fig4, |run| run_contention(Contention::Fig4, run)),
     Experiment::replay(Replay::Table3, run_traces),
     Experiment::replay(Replay::Fig5, run_replay),

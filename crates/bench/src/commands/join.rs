@@ -21,8 +21,9 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(Arguments { name, files, out }: &Arguments) -> Outcome {
-    let experiment = Experiment::named(name)
-        .ok_or(format!("runs of {name} are not joined: only those of mfs-table2 and mfs-fig4"))?;
+    let experiment = Experiment::named(name).ok_or(format!(
+        "runs of {name} are not joined: only those of mfs-table2, mfs-table2-shared and mfs-fig4"
+    ))?;
     // The commits are those of the runs, so changes in the tree do not matter.
     println!("{}", experiment.join(files, out, Context::now()).map_err(text)?);
     Ok(())

@@ -73,15 +73,17 @@ impl fmt::Display for Figures {
 }
 
 /// Measures a cell; `run` is the number that its data come from.
-pub(super) fn measure(cell: Cell, run: u32, effort: Effort) -> Result<Figures> {
+pub(super) fn measure(cell: Cell, run: u32, effort: Effort, is_shared: bool) -> Result<Figures> {
     let Effort { scale, limit, .. } = effort;
     let bed = Bed::new()?;
     let stage = Stage::on(&bed)?;
-    within(limit, move || visit(cell, &stage, run, scale))
+    let link = cell.rate.map_or_else(LinkSpec::default, LinkSpec::kb_per_s);
+    let link = LinkSpec { is_shared, ..link };
+    within(limit, move || visit(cell, link, &stage, run, scale))
 }
 
-fn visit(cell: Cell, stage: &Stage, run: u32, scale: f64) -> Result<Figures> {
-    let Cell { test, start, system, rate } = cell;
+fn visit(cell: Cell, link: LinkSpec, stage: &Stage, run: u32, scale: f64) -> Result<Figures> {
+    let Cell { test, start, system, .. } = cell;
     let client = &stage.client;
     let promises = (start == Start::Expired).then_some(EXPIRY);
     let mut peer = system.start_expiring(stage, promises)?;
@@ -93,7 +95,6 @@ fn visit(cell: Cell, stage: &Stage, run: u32, scale: f64) -> Result<Figures> {
     let_go(&here.dir, peer.as_mut())?;
     // What earlier work has left to the disk must not disturb this.
     rustix::fs::sync();
-    let link = rate.map_or_else(LinkSpec::default, LinkSpec::kb_per_s);
     if system.keeps_its_cache() {
         peer.umount()?;
         client.set_link(link)?;

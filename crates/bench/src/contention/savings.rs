@@ -14,9 +14,7 @@ use segue_bed::peer::system::System;
 const ABOUT: &str = "\
     Of the foreground's time without priorities, in percent, what it takes less with them. At \
     most: what it takes less alone, because no order of sending makes it faster than that. Below \
-    0: more. Paper: at 1,024 KB/s. The paper's link is shared by both directions: R and W, 16 s \
-    each at that rate, take 34.7 s together. Here each direction has the rate. A read and a write \
-    have little to take from each other, and priorities little to give back.";
+    0: more. Paper: at 1,024 KB/s.";
 
 /// How soon a write is with the server, and the two configurations that differ by the order.
 const PAIRS: [(&str, [&str; 2]); 2] = [

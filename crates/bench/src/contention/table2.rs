@@ -21,14 +21,23 @@ const ABOUT: &str = "\
     and again with a second between two passes, until the server has everything; R reads 16 files \
     of 1 MB that are not cached; C compiles 259 files and directories of 1,223 KB that are not \
     cached; W copies 16 files of 1 MB into the mount. All data are noise, another one in each run. \
-    Of G a run's time is the mean of its passes, and beside it the slowest. The link has the rate \
-    both ways and no delay of its own. cache-size is 256M. Close: a close returns when the server \
+    Of G a run's time is the mean of its passes, and beside it the slowest. The link has no delay \
+    of its own. cache-size is 256M. Close: a close returns when the server \
     has the file, as the paper's synchronous write. Uniform: without priorities, on both sides. \
     Expired: each promise of the server counts for half a second, so that each pass asks for each \
     file; otherwise the files were looked at before, and nothing is asked. Log empty: from the \
     start until the server has everything. Alone: with async and priorities, nothing beside it and \
     no other bed on the machine; of G ten passes. Local: the same in a plain directory. Tests of \
     two activities had at most one other bed beside theirs.";
+
+/// The link, where each direction has one of its own.
+const EACH: &str = "\
+    Each direction of the link has the rate. The paper's link seems to be shared: R and W, 16 s \
+    each at 1,024 KB/s, take 34.7 s together.";
+/// The link, where both directions are one.
+const SHARED: &str = "\
+    Both directions of the link share the rate and a queue. The paper's link seems to be such a \
+    one: R and W, 16 s each at 1,024 KB/s, take 34.7 s together.";
 
 /// What was measured, and the order in which it is told.
 pub(super) struct Told<'a> {
@@ -81,13 +90,14 @@ impl<'a> Told<'a> {
 }
 
 /// The tables.
-pub(super) fn markdown(context: &Context, measured: &[Measurement]) -> String {
+pub(super) fn markdown(context: &Context, measured: &[Measurement], is_shared: bool) -> String {
     let told = Told::of(measured);
     let (runs, scale) = runs_and_scale(measured);
     let mut text = format!(
-        "{}Seconds. {} At {scale} of the standard size. {ABOUT}\n",
+        "{}Seconds. {} At {scale} of the standard size. {ABOUT} {}\n",
         context.heading(),
-        caption(runs)
+        caption(runs),
+        if is_shared { SHARED } else { EACH }
     );
     for &rate in &told.rates {
         text += &at_rate(&told, rate);

@@ -12,7 +12,7 @@ const SEGUE: &str = "segue";
 type Outcome = fn(&[Value]) -> String;
 
 /// Experiments that sum themselves up, by name; the others are workloads.
-const OUTCOMES: [(&str, Outcome); 15] = [
+const OUTCOMES: [(&str, Outcome); 16] = [
     ("atp-latency", atp_latency),
     ("dense", dense),
     ("edit-big", edit_big),
@@ -22,6 +22,7 @@ const OUTCOMES: [(&str, Outcome); 15] = [
     ("mfs-fig5", mfs_fig5),
     ("mfs-fig7a", mfs_fig7a),
     ("mfs-table2", mfs_table2),
+    ("mfs-table2-shared", mfs_table2),
     ("mfs-table3", mfs_table3),
     ("rpc-speed", rpc_speed),
     ("small-writes", small_writes),
