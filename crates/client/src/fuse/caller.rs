@@ -1,8 +1,14 @@
 //! Who is asking: resolved once, when the request arrives, because a process may be gone when
 //! its change is sent.
 
+use std::fs::File;
+use std::io::{self, Read};
+
 use segue_core::nouns::Caller;
 use segue_fuse::Request;
+
+/// Room for a status, which is read at one go: who asks waits meanwhile.
+const STATUS: usize = 4096;
 
 /// The caller of `request`.
 pub(super) fn resolve(request: &Request<'_>) -> Caller {
@@ -11,10 +17,18 @@ pub(super) fn resolve(request: &Request<'_>) -> Caller {
     let (uid, gid, pid) = (header.uid, header.gid, header.pid);
     let caller = Caller { uid, gid, pid, groups, ..Caller::default() };
     // A process of another pid namespace is 0, and one that has just ended has no status.
-    match std::fs::read_to_string(format!("/proc/{pid}/status")) {
-        Ok(status) if pid != 0 => with_status(caller, &status),
+    match status(pid) {
+        Ok(status) if pid != 0 => with_status(caller, &String::from_utf8_lossy(&status)),
         _ => caller,
     }
+}
+
+/// What /proc/PID/status says. The file does not tell its length, so it is not asked.
+fn status(pid: u32) -> io::Result<Vec<u8>> {
+    let mut status = Vec::with_capacity(STATUS);
+    let file = File::open(format!("/proc/{pid}/status"))?;
+    file.take(u64::MAX).read_to_end(&mut status)?;
+    Ok(status)
 }
 
 /// Adds what /proc/PID/status says.
