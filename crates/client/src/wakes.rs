@@ -45,7 +45,7 @@ impl Wakes {
     /// Wakes the task that the host has work for.
     pub(crate) fn wake(&self, task: Task) {
         match task {
-            Task::Drain => self.lanes.wake(),
+            Task::Drain => self.lanes.wake_all(),
             Task::Time => self.time.notify_one(),
             Task::Upload => self.to_upload.notify_one(),
             Task::Settled => self.settled.send_replace(()),
@@ -71,6 +71,8 @@ pub(crate) struct Lanes {
     metadata: Sending,
     fast: Sending,
     data: Sending,
+    /// Changes that wait for company have enough, or somebody waits for them.
+    pub(crate) hurry: Notify,
     /// Wakes the calls that carry something when a user pushes: it may be what they carry.
     pub(crate) pushed: watch::Sender<()>,
 }
@@ -85,7 +87,7 @@ impl Lanes {
     }
 
     /// There may be something to send.
-    pub(crate) fn wake(&self) {
+    pub(crate) fn wake_all(&self) {
         Lane::ALL.into_iter().for_each(|lane| self.of(lane).wakes.notify_one());
     }
 

@@ -1,11 +1,21 @@
 //! Actions of the host, each carried out in the room that it is about.
 
-use segue_core::host::action::{Action, Done, Load, Undone};
+use segue_core::host::Host;
+use segue_core::host::action::{Action, Done, Load, Task, Undone};
 use segue_core::host::call::KeptAs;
+use segue_core::host::log::Lane;
 use segue_core::refusal::Refusal;
 
 use crate::disk::{Log, Parking};
 use crate::shell::{Running, Shell};
+
+/// So many changes are company enough.
+const COMPANY: usize = 64;
+
+/// True if changes wait for company no longer: they have enough, or a call waits for one of them.
+pub(crate) fn has_company(host: &Host) -> bool {
+    host.has_waiters() || host.queue().len() >= COMPANY
+}
 
 impl Shell {
     /// Carries out an action. Returns how it ended, if the call waits for that.
@@ -106,11 +116,26 @@ impl Shell {
                 self.kernel.cache.forget_name(at.parent, at.name);
             }
             Action::Leave(ino) => self.kernel.forget_names_of(ino),
+            Action::Wake(Task::Drain) => self.wake_lanes(),
             Action::Wake(task) => self.wakes.wake(task),
             // Without the task there is no shell.
             Action::Start(call) => drop(self.wakes.calls_to_start.send(call)),
             // The rest is taken before.
             _ => {}
+        }
+    }
+
+    /// Wakes the lanes that may have something to send, and no others: a lane that looks holds the
+    /// log and the core, and so holds up the next call.
+    fn wake_lanes(&self) {
+        let (lanes, hurries) = {
+            let core = self.host.lock();
+            (Lane::ALL.map(|lane| (lane, core.queue().may_have(lane))), has_company(&core))
+        };
+        let lanes = lanes.into_iter().filter(|(_, may_have)| *may_have);
+        lanes.for_each(|(lane, _)| self.wakes.lanes.of(lane).wakes.notify_one());
+        if hurries {
+            self.wakes.lanes.hurry.notify_one();
         }
     }
 

@@ -19,7 +19,7 @@ impl Shell {
     /// What waits for company goes now.
     pub(crate) fn send_now(&self) {
         self.host.lock().release_all();
-        self.wakes.lanes.wake();
+        self.wakes.lanes.wake_all();
         self.wakes.to_upload.notify_one();
     }
 }

@@ -36,10 +36,13 @@ impl WriteBack {
         let mut settled = self.wakes.settled.subscribe();
         loop {
             let Some(picked) = self.pick() else {
+                // Settlements make way for data that wait. Without any they are left alone: each
+                // small file that is removed is one, and looking holds up the next call.
+                let has_data = self.host.lock().queue().may_have(Lane::Data);
                 tokio::select! {
                     () = self.wakes.to_upload.notified() => {}
                     _ = link.changed() => {}
-                    _ = settled.changed() => {}
+                    _ = settled.changed(), if has_data => {}
                 }
                 continue;
             };
@@ -51,7 +54,7 @@ impl WriteBack {
             };
             let failed = made.as_ref().err().copied();
             self.uploaded(&picked, made);
-            self.wakes.lanes.wake();
+            self.wakes.lanes.wake_all();
             if let Some(refusal) = failed {
                 tracing::debug!("uploading ahead: {refusal}");
                 self.pause().await;

@@ -14,7 +14,7 @@ use segue_core::wire::Applied;
 use segue_rpc::{LinkState, Rpc};
 use tokio::time::{Instant, timeout};
 
-use crate::shell::{Asked, Ran, Running};
+use crate::shell::{Asked, Ran, Running, has_company};
 use crate::write_back::WriteBack;
 use crate::write_back::upload::Prepared;
 
@@ -25,8 +25,6 @@ pub(crate) const PARTING: Duration = Duration::from_secs(2);
 /// After a loss of power, the longest that a mount waits until the server has what is left.
 const CATCH_UP: Duration = Duration::from_secs(60);
 
-/// So many changes are company enough.
-const COMPANY: usize = 64;
 /// A change that nobody waits for may wait this long for company.
 const LINGER: Duration = Duration::from_millis(5);
 /// After a failure that is not the network's, wait this long.
@@ -49,7 +47,7 @@ impl WriteBack {
                 continue;
             }
             // What waited for these may go in the other one.
-            self.wakes.lanes.wake();
+            self.wakes.lanes.wake_all();
             *sending.hindered.lock() = sent.err();
             if let Err(refusal) = sent {
                 tracing::debug!("write-back: {refusal}");
@@ -63,12 +61,10 @@ impl WriteBack {
     async fn linger(&self) {
         let end = tokio::time::sleep(LINGER);
         tokio::pin!(end);
-        let is_awaited = || self.host.lock().has_waiters();
-        let is_long = || self.host.lock().queue().len() >= COMPANY;
-        while !is_awaited() && !is_long() {
+        while !has_company(&self.host.lock()) {
             tokio::select! {
                 () = &mut end => return,
-                () = self.wakes.lanes.of(Lane::Metadata).wakes.notified() => {}
+                () = self.wakes.lanes.hurry.notified() => {}
             }
         }
     }

@@ -227,6 +227,15 @@ impl Queue {
         self.batch_of_kind(kind, records, bytes, weigh)
     }
 
+    /// False if [`Queue::batch_of`] finds nothing in a lane, whatever it is asked.
+    pub fn may_have(&self, lane: Lane) -> bool {
+        match lane {
+            Lane::Metadata => !self.items.is_empty(),
+            Lane::Fast => !self.raised().is_empty(),
+            Lane::Data => self.bulk > 0,
+        }
+    }
+
     fn batch_of_kind(
         &self,
         kind: Kind,

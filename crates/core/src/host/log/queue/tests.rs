@@ -103,6 +103,25 @@ fn the_lanes_part_when_there_is_bulk() {
     assert!(lane(&queue, Lane::Data).is_empty());
 }
 
+/// Each change woke all lanes, and those without work held up the next call.
+#[test]
+fn a_lane_is_known_to_be_empty_without_a_batch() {
+    let may_have = |queue: &Queue| Lane::ALL.map(|lane| queue.may_have(lane));
+    assert_eq!(may_have(&queue([])), [false; 3]);
+    let mut bulk = store_of(2, 2, 1);
+    let Change::Data(data) = &mut bulk.change else { panic!("data") };
+    data.ranges = vec![0..INLINE_MAX as u64 + 1];
+    let mut queue = queue([chmod(1, 1)]);
+    assert_eq!(may_have(&queue), [true, false, false]);
+    queue.push(bulk, Time::default(), |_| false);
+    assert_eq!(may_have(&queue), [true, false, true]);
+    queue.raise(&BTreeSet::from([1]), &BTreeSet::new());
+    assert_eq!(may_have(&queue), [true; 3]);
+    queue.settle(2);
+    queue.settle(1);
+    assert_eq!(may_have(&queue), [false; 3]);
+}
+
 /// What a user pushes may be under way at the class of write-back: then those calls are to be
 /// raised, and no others once it is over.
 #[test]
