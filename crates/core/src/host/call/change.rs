@@ -5,6 +5,8 @@
 //!   unseal or seal data of the file ─▶ log ─▶ admit ─▶ cancel what this change makes needless
 //! ```
 
+use std::collections::BTreeSet;
+
 use super::outcome::Heard;
 use super::{Answer, Call, Next, Running, SoFar};
 use crate::host::Host;
@@ -228,12 +230,14 @@ impl Host {
 
     /// Changes of `ino`, which has no name any more, are cancelled.
     fn cancelled(&mut self, ino: Ino, cancelled: &[Logged], now: Now) {
-        for logged in cancelled {
-            let Change::Record(record) = &logged.change else { continue };
-            // The kernel was told of directories as they were with it.
-            let others = touched(record).inodes.into_iter().filter(|other| *other != ino);
-            others.for_each(|other| self.act(Action::ForgetAttributes(other)));
-        }
+        let records = cancelled.iter().filter_map(|logged| match &logged.change {
+            Change::Record(record) => Some(record),
+            Change::Data(_) => None,
+        });
+        // The kernel was told of directories as they were with it.
+        let others: BTreeSet<Ino> = records.flat_map(|record| touched(record).inodes).collect();
+        let others = others.into_iter().filter(|other| *other != ino);
+        others.for_each(|other| self.act(Action::ForgetAttributes(other)));
         if self.is_gone(ino) {
             self.forget_file(ino, now.time);
         }
