@@ -4,10 +4,12 @@ use std::os::unix::ffi::OsStrExt;
 
 use segue_core::host::Copied;
 use segue_core::refusal::Refusal;
-use segue_fuse::{Answer, Call, Errno, FileSystem, Open, Reply, Request};
+use segue_fuse::{Answer, Call, Errno, FileSystem, Reply, Request};
 
 use super::caller::resolve;
-use super::convert::{attributes, empty, errno, ino, name, open_mode, outcome, sized, stat_fs};
+use super::convert::{
+    attributes, empty, errno, ino, name, open_mode, opened_directory, outcome, sized, stat_fs,
+};
 use super::waiting::{Asked, Kind};
 use super::{Front, directory, files, names};
 use crate::mount::{Shared, Written};
@@ -213,8 +215,10 @@ impl Front {
         let asked = Asked::new(request, Kind::Whole);
         match request.call {
             Call::OpenDir { .. } => {
-                let handle = self.mount.open_directory(ino(request.node()), request.header.pid);
-                reply.send(Ok(Answer::Open(Open { handle, ..Open::default() })));
+                // What is kept is taken back behind the answer.
+                let _answering = self.mount.kernel.hears();
+                let opened = self.mount.open_directory(request.node(), request.header.pid);
+                reply.send(Ok(Answer::Open(opened_directory(opened))));
             }
             Call::ReadDir { handle, offset, size } => self.answer(asked, reply, async move {
                 directory::read(&mount, handle, offset, size).await.map_err(errno)

@@ -25,6 +25,9 @@ async fn names(
 ) -> Result<(Arc<DirectoryHandle>, Reading), Refusal> {
     let directory = mount.directory(handle).ok_or(Refusal::Invalid)?;
     let reading = mount.directory_names(&directory, DOTS.len() as u64, offset == 0).await?;
+    if offset >= DOTS.len() as u64 && reading.from(offset).is_empty() {
+        mount.directory_ended(&directory);
+    }
     Ok((directory, reading))
 }
 
@@ -100,7 +103,8 @@ pub(super) async fn read_plus(
         rest = after;
         is_said |= ttl > Duration::ZERO;
     }
-    if offset == 0 {
+    // Said again, it may be used no longer than before.
+    if offset == 0 && !is_told {
         mount.tell(directory.ino);
     }
     Ok(listing.finish())

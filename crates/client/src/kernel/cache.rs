@@ -6,6 +6,7 @@
 //! Names and data have a thread each. Having a name looked up again takes the directory's lock,
 //! which a request may hold that waits here until data are forgotten.
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +23,7 @@ use tokio::time::{sleep, timeout};
 
 use super::Told;
 use crate::host::SharedHost;
+use crate::rank::Ranked;
 
 /// Names are looked up again one by one if that does not take longer.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -36,11 +38,23 @@ pub(crate) struct KernelCache {
     names: Orders<(Ino, Name)>,
     notifier: Arc<OnceLock<Notifier>>,
     host: Arc<SharedHost>,
+    /// Directories of which the kernel may keep the listing.
+    listings: Ranked<BTreeMap<Ino, KeptListing>>,
     /// Read while an answer is made and given.
     answering: RwLock<()>,
     pub(crate) told: Told,
     /// So often it has asked for something.
     pub(crate) requests: AtomicU64,
+}
+
+/// A listing that the kernel may keep.
+#[derive(Debug, Default)]
+struct KeptListing {
+    /// So often it was said that it may, and not yet that it does no more: both are said by several
+    /// threads, in any order.
+    times: u32,
+    /// It had to forget it since that was said last.
+    is_forgotten: bool,
 }
 
 /// The other ends, until the session is there.
@@ -112,6 +126,7 @@ impl KernelCache {
             names: tell_names,
             notifier: Arc::clone(&notifier),
             host: Arc::clone(host),
+            listings: Ranked::leaf(BTreeMap::new()),
             answering: RwLock::new(()),
             told: Told::default(),
             requests: AtomicU64::new(0),
@@ -127,6 +142,48 @@ impl KernelCache {
     /// Has pages and attributes of `ino` dropped.
     pub(crate) fn forget_data(&self, ino: Ino) {
         self.data.give(ino);
+    }
+
+    /// The kernel may keep the listing of `directory` from now on.
+    pub(crate) fn keeps_listing(&self, directory: Ino) {
+        let mut listings = self.listings.lock();
+        let kept = listings.entry(directory).or_default();
+        *kept = KeptListing { times: kept.times + 1, is_forgotten: false };
+    }
+
+    /// Whatever the kernel keeps of that listing, it is not used any more.
+    pub(crate) fn leaves_listing(&self, directory: Ino) {
+        let mut listings = self.listings.lock();
+        let Some(kept) = listings.get_mut(&directory) else { return };
+        kept.times -= 1;
+        if kept.times == 0 {
+            listings.remove(&directory);
+        }
+    }
+
+    /// True if the kernel may keep that listing, and had to forget nothing of it so far.
+    pub(crate) fn may_keep_listing(&self, directory: Ino) -> bool {
+        self.listings.lock().get(&directory).is_some_and(|kept| !kept.is_forgotten)
+    }
+
+    /// Has the kernel forget the listing of `directory`, if it may keep that. Nobody waits: what is
+    /// in a listing waits for no request.
+    fn forget_listing(&self, directory: Ino) {
+        match self.listings.lock().get_mut(&directory) {
+            Some(kept) => kept.is_forgotten = true,
+            None => return,
+        }
+        let Some(notifier) = self.notifier.get() else { return };
+        for node in known(&self.host, directory) {
+            if let Err(error) = notifier.invalidate(node, 0..u64::MAX) {
+                tracing::debug!("forget the listing of #{directory}: {error}");
+            }
+        }
+    }
+
+    fn forget_all_listings(&self) {
+        let all: Vec<Ino> = self.listings.lock().keys().copied().collect();
+        all.into_iter().for_each(|directory| self.forget_listing(directory));
     }
 
     /// Has the attributes of `ino` dropped before this returns.
@@ -175,6 +232,7 @@ impl KernelCache {
     /// Has `name` in `parent` looked up again before it is used. What it means stays until then,
     /// which kernels before Linux 6.2 do not know: see [`KernelCache::keeps_places`].
     pub(crate) fn forget_name(&self, parent: Ino, name: Name) {
+        self.forget_listing(parent);
         self.names.give((parent, name));
     }
 
@@ -199,6 +257,7 @@ impl KernelCache {
     /// Has all names looked up again before they are used, also those that nobody here knows any
     /// more. They are dropped one after the other as they are used.
     pub(super) fn forget_all_names(&self) {
+        self.forget_all_listings();
         let Some(notifier) = self.notifier.get() else { return };
         if let Err(error) = notifier.increment_epoch() {
             tracing::debug!("forget all names: {error}");
@@ -214,6 +273,7 @@ impl KernelCache {
         }
         // Brief: answers are made without waiting.
         self.answers_given();
+        inodes.iter().for_each(|ino| self.forget_listing(*ino));
         let nodes = inodes.iter().flat_map(|ino| known(&self.host, *ino)).collect();
         let untaken = self.forget_attributes_of(nodes);
         for Dentry { parent, name } in names {

@@ -5,8 +5,10 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
+use rustix::fs::{Dir, Mode, OFlags, open};
+
 use crate::sample::is_long;
-use crate::world::{World, eventually};
+use crate::world::{World, arg, counted, eventually, segue};
 
 /// Several pages of a listing. A long run has twice as many.
 const FILES: usize = 5_000;
@@ -74,4 +76,85 @@ fn thousands_of_files_in_one_directory() {
 
 fn even(digit: char) -> bool {
     matches!(digit, '0' | '2' | '4' | '6' | '8')
+}
+
+/// The names that an open directory has, from its beginning.
+fn rewound(dir: &mut Dir) -> BTreeSet<String> {
+    dir.rewind();
+    let names = dir.map(|entry| entry.unwrap().file_name().to_str().unwrap().to_owned());
+    names.filter(|name| !name.starts_with('.')).collect()
+}
+
+/// The kernel keeps a listing. What another host changes shows in it, to who opens the directory
+/// again and to who starts over in one that is open; and so does what this host changes.
+/// Proves S6.8.
+#[test]
+fn a_listing_that_the_kernel_keeps_follows_both_hosts() {
+    let Some(world) = World::new() else { return };
+    let (one, other) = (world.mount(&world.a), world.mount(&world.b));
+    let dirs = [&one, &other].map(|mount| mount.path().join("dir"));
+    fs::create_dir(&dirs[0]).unwrap();
+    let mut expected: BTreeSet<String> = (0..20).map(name).collect();
+    expected.iter().for_each(|name| fs::write(dirs[0].join(name), "1").unwrap());
+    one.sync().unwrap();
+    let lists = |dir: &Path| -> BTreeSet<String> {
+        look(dir).unwrap_or_default().into_iter().map(|(name, _)| name).collect()
+    };
+    let there = &dirs[1];
+    eventually("the other host lists all", || lists(there) == expected);
+    let calls = || {
+        let metrics = segue(&world.b, &["metrics", arg(other.path())]).out;
+        counted(&metrics, "segue_kernel_requests_total", "")
+    };
+    let asked = |times: usize| {
+        let before = calls();
+        (0..times).for_each(|_| assert_eq!(lists(there), expected));
+        calls() - before
+    };
+    asked(3);
+    // The directory is opened and closed each time. Listed, it would be four or five requests.
+    let asked = asked(20);
+    assert!(asked < 60, "{asked} requests for 20 listings");
+    let open = open(there, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
+    let mut open = Dir::new(open).unwrap();
+    for round in 0..6 {
+        // Kept by now, and read from the kernel's pages.
+        (0..3).for_each(|_| assert_eq!(lists(there), expected, "round {round}"));
+        (0..2).for_each(|_| assert_eq!(rewound(&mut open), expected, "round {round}"));
+        let (gone, new) = (name(round), name(100 + round));
+        let by = &dirs[round % 2];
+        fs::remove_file(by.join(&gone)).unwrap();
+        fs::write(by.join(&new), "2").unwrap();
+        expected.remove(&gone);
+        expected.insert(new);
+        if round % 2 == 1 {
+            assert_eq!((lists(there), rewound(&mut open)), (expected.clone(), expected.clone()));
+        }
+        eventually("who starts over sees the change", || rewound(&mut open) == expected);
+        eventually("who opens it sees the change", || lists(there) == expected);
+        eventually("so does the first host", || lists(&dirs[0]) == expected);
+    }
+    drop((one, other));
+}
+
+/// In an empty directory the kernel knows no name that could be taken back: it has to forget the
+/// listing itself.
+/// Proves S6.8.
+#[test]
+fn an_empty_listing_that_the_kernel_keeps_follows_another_host() {
+    let Some(world) = World::new() else { return };
+    let (one, other) = (world.mount(&world.a), world.mount(&world.b));
+    let [here, there] = [&one, &other].map(|mount| mount.path().join("empty"));
+    fs::create_dir(&here).unwrap();
+    one.sync().unwrap();
+    eventually("the other host has the directory", || there.exists());
+    (0..3).for_each(|_| assert_eq!(look(&there).unwrap(), BTreeSet::new()));
+    let open = open(&there, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty()).unwrap();
+    let mut open = Dir::new(open).unwrap();
+    (0..2).for_each(|_| assert_eq!(rewound(&mut open), BTreeSet::new()));
+    fs::write(here.join("new"), "1").unwrap();
+    one.sync().unwrap();
+    eventually("who starts over sees the new name", || rewound(&mut open).contains("new"));
+    assert_eq!(look(&there).unwrap().len(), 1);
+    drop((one, other));
 }
