@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::others::{Cubic, Others};
-use super::{Law, Phase, Round, Trip, lesser, time_for};
+use super::{Law, Phase, Round, Trip, time_for};
 
 /// After so many drains in a row that found others we yield for a while: two senders with this law
 /// may take each other for one of TCP's kind.
@@ -44,45 +44,49 @@ impl Law {
     pub(super) fn handle_drained(&mut self, now: Instant, sent: Instant, trip: Trip, enough: u64) {
         let Phase::Drain { since, packets, least, why } = self.phase else { return };
         let packets = packets + u64::from(sent >= since);
-        let least = lesser(least, trip);
+        let least = least.map_or(trip, |least| least.min(trip));
         if packets < enough {
-            self.phase = Phase::Drain { since, packets, least, why };
+            self.phase = Phase::Drain { since, packets, least: Some(least), why };
             return;
         }
         self.phase = Phase::Steady;
         self.round = Round::new(now, self.latest, true);
-        let old = self.base().unwrap_or_default();
-        let queued = old + self.ours_at_most();
-        let longer = least.filter(|least| least.time > queued);
-        let found = match (why, longer) {
-            (Why::Period, Some(longer)) => Some(Others { longer, at: now, found: 0 }),
-            (Why::Others { others, .. }, Some(longer)) => {
-                let is_same = longer.time.abs_diff(others.longer.time) <= self.target / 2;
-                let is_later = now.saturating_duration_since(others.at) >= APART;
-                let news = Others { longer, at: now, ..others };
-                if is_later { (!is_same).then_some(news) } else { Some(others) }
-            }
-            _ => None,
-        };
         self.period_since = now;
-        match (found, why, least) {
-            (None, Why::Start | Why::Period, Some(Trip { time, bytes })) => {
-                self.base = Some(Trip { time: time.min(old + self.target), bytes });
+        let queued = self.base().unwrap_or_default() + self.ours_at_most();
+        match (why, least.time > queued) {
+            (Why::Period, true) => {
+                self.begin_to_compete(now, Others { longer: least, at: now, found: 0 });
             }
-            (None, Why::Others { .. }, Some(_)) => self.base = least,
-            _ => {}
-        }
-        match (found, why) {
-            (Some(others), Why::Others { window, .. }) if others.found < FOUND_MAX => {
-                self.window = self.window.max(window);
-                self.compete_from(now, Cubic::at(now, window), others);
-            }
-            (Some(others), Why::Period) => self.begin_to_compete(now, others),
-            (None, Why::Start) if longer.is_some() => {
-                self.waited = longer.map(|longer| longer.time);
+            (Why::Start, true) => {
+                self.raise_base(least);
+                self.waited = Some(least.time);
                 self.drain(now, Why::Period);
             }
-            _ => {}
+            (Why::Start | Why::Period, false) => self.raise_base(least),
+            (Why::Others { window, others }, true) => self.find_again(now, window, others, least),
+            (Why::Others { .. }, false) => self.base = Some(least),
+        }
+    }
+
+    /// Takes `trip` as the base, but no more than TARGET above the one before: a part of it may be
+    /// others' queue.
+    fn raise_base(&mut self, trip: Trip) {
+        let most = self.base().unwrap_or_default() + self.target;
+        self.base = Some(Trip { time: trip.time.min(most), ..trip });
+    }
+
+    /// A drain beside others found the queue again. Others' queue changes, a longer path does not.
+    fn find_again(&mut self, now: Instant, window: u64, mut others: Others, longer: Trip) {
+        if now.saturating_duration_since(others.at) >= APART {
+            if longer.time.abs_diff(others.longer.time) <= self.target / 2 {
+                self.base = Some(longer);
+                return;
+            }
+            others = Others { longer, at: now, ..others };
+        }
+        if others.found < FOUND_MAX {
+            self.window = self.window.max(window);
+            self.compete_from(now, Cubic::at(now, window), others);
         }
     }
 }

@@ -34,6 +34,28 @@ impl Path {
         }
     }
 
+    /// A path of known rate and round trip.
+    fn known() -> Path {
+        let mut path = Path::new();
+        while !path.is_draining() {
+            path.step(Some(RATE));
+        }
+        path
+    }
+
+    /// Drains, and finds a round trip of `millis` ten seconds later.
+    fn finds(&mut self, why: Why, millis: u64) {
+        self.law.drain(self.now, why);
+        self.now += Duration::from_secs(10);
+        let trip = Duration::from_millis(millis);
+        let echo = Echo { trip, theirs: Duration::ZERO, rate: Some(RATE) };
+        self.law.handle_echo(self.now, echo);
+    }
+
+    fn base(&self) -> u128 {
+        self.law.base().unwrap_or_default().as_millis()
+    }
+
     fn is_draining(&self) -> bool {
         matches!(self.law.phase, Phase::Drain { .. })
     }
@@ -41,10 +63,7 @@ impl Path {
 
 #[test]
 fn a_drain_ends_by_acknowledgements_if_echoes_end_in_it() {
-    let mut path = Path::new();
-    while !path.is_draining() {
-        path.step(Some(RATE));
-    }
+    let mut path = Path::known();
     for _ in 0..200 {
         path.step(None);
     }
@@ -74,5 +93,27 @@ fn losses_of_one_queue_reduce_a_competing_window_once() {
     for (lost, sent, window) in [(50, 10, 70), (60, 20, 70), (70, 50, 70), (130, 60, 49)] {
         path.law.handle_loss(at(lost), at(sent), PACKET, false);
         assert_eq!(path.law.window, window * PACKET, "lost after {lost} ms");
+    }
+}
+
+#[test]
+fn a_drain_raises_the_base_by_8_ms_at_most() {
+    let mut path = Path::known();
+    for base in [48, 56, 60] {
+        path.finds(Why::Period, 60);
+        assert_eq!(path.base(), base);
+    }
+}
+
+#[test]
+fn what_drains_beside_others_find_twice_is_the_path_if_time_went_by() {
+    let longer = Trip { time: Duration::from_millis(200), bytes: 0 };
+    for (ago, millis, base) in [(0, 200, 40), (2, 200, 200), (2, 240, 40)] {
+        let mut path = Path::known();
+        let at = path.now + Duration::from_secs(10) - Duration::from_secs(ago);
+        let others = Others { longer, at, found: 0 };
+        path.finds(Why::Others { window: PACKET, others }, millis);
+        assert_eq!(path.base(), base, "{millis} ms, {ago} s after 200");
+        assert_eq!(matches!(path.law.phase, Phase::Compete(_)), base == 40);
     }
 }
