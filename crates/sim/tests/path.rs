@@ -187,11 +187,11 @@ fn a_path_that_becomes_longer_is_learnt() {
 
 #[test]
 fn beside_tcp_nobody_starves_who_came_first_or_last() {
-    for (queue, least) in [(100, 0.05), (400, 0.2), (2000, 0.02)] {
+    for (queue, first, last) in [(100, 0.2, 0.05), (400, 0.2, 0.2), (2000, 0.05, 0.02)] {
         let rate = 1024 * KB;
         let mut lane = lane(rate, ms(40));
         lane.queue = rate * queue / 1000;
-        for (ours, theirs) in [(1000, 5000), (5000, 1000)] {
+        for (ours, theirs, least) in [(1000, 5000, first), (5000, 1000, last)] {
             let flows = vec![sends(Control::Segue, ms(ours)), sends(Control::Cubic, ms(theirs))];
             let (up, down) = (lane.clone(), lane.clone());
             let scenario =
