@@ -1,6 +1,5 @@
 //! Actions of the host, each carried out in the room that it is about.
 
-use segue_core::host::Host;
 use segue_core::host::action::{Action, Done, Load, Task, Undone};
 use segue_core::host::call::KeptAs;
 use segue_core::host::log::Lane;
@@ -8,14 +7,6 @@ use segue_core::refusal::Refusal;
 
 use crate::disk::{Log, Parking};
 use crate::shell::{Running, Shell};
-
-/// So many changes are company enough.
-const COMPANY: usize = 64;
-
-/// True if changes wait for company no longer: they have enough, or a call waits for one of them.
-pub(crate) fn has_company(host: &Host) -> bool {
-    host.has_waiters() || host.queue().len() >= COMPANY
-}
 
 impl Shell {
     /// Carries out an action. Returns how it ended, if the call waits for that.
@@ -130,7 +121,7 @@ impl Shell {
     fn wake_lanes(&self) {
         let (lanes, hurries) = {
             let core = self.host.lock();
-            (Lane::ALL.map(|lane| (lane, core.queue().may_have(lane))), has_company(&core))
+            (Lane::ALL.map(|lane| (lane, core.queue().may_have(lane))), core.has_company())
         };
         let lanes = lanes.into_iter().filter(|(_, may_have)| *may_have);
         lanes.for_each(|(lane, _)| self.wakes.lanes.of(lane).wakes.notify_one());

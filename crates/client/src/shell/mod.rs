@@ -44,7 +44,6 @@ pub(crate) mod told;
 mod visible;
 
 pub(crate) use bound::Slowed;
-pub(crate) use carry::has_company;
 
 /// Gives the host events, and carries out its actions.
 pub(crate) struct Shell {

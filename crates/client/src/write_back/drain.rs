@@ -14,7 +14,7 @@ use segue_core::wire::Applied;
 use segue_rpc::{LinkState, Rpc};
 use tokio::time::{Instant, timeout};
 
-use crate::shell::{Asked, Ran, Running, has_company};
+use crate::shell::{Asked, Ran, Running};
 use crate::write_back::WriteBack;
 use crate::write_back::upload::Prepared;
 
@@ -61,7 +61,7 @@ impl WriteBack {
     async fn linger(&self) {
         let end = tokio::time::sleep(LINGER);
         tokio::pin!(end);
-        while !has_company(&self.host.lock()) {
+        while !self.host.lock().has_company() {
             tokio::select! {
                 () = &mut end => return,
                 () = self.wakes.lanes.hurry.notified() => {}

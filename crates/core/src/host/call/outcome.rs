@@ -14,6 +14,9 @@ use crate::host::send::Claim;
 use crate::nouns::{Ino, Outcome};
 use crate::refusal::Refusal;
 
+/// So many changes are company enough.
+const COMPANY: usize = 64;
+
 /// An outcome. An error: the server was out of reach for too long.
 pub(super) type Heard = Result<Outcome, Refusal>;
 
@@ -60,8 +63,13 @@ impl Host {
     }
 
     /// True if a call waits for an outcome.
-    pub fn has_waiters(&self) -> bool {
+    pub(crate) fn has_waiters(&self) -> bool {
         !self.waiters.is_empty()
+    }
+
+    /// True if changes wait for company no longer: they have enough, or a call waits for one.
+    pub fn has_company(&self) -> bool {
+        self.has_waiters() || self.queue.len() >= COMPANY
     }
 
     /// The newest data of `ino`, and the claim of a call to their outcome.

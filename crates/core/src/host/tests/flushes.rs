@@ -61,6 +61,7 @@ fn a_sync_fails_without_the_server_and_when_it_refuses() {
     let mut offline = Shell::new();
     assert_eq!(offline.call(&mut core, Call::Sync(handle)), Err(Refusal::Unreachable));
     assert!(!core.has_waiters() && core.queue.len() == 2, "it is sent later");
+    assert!(!core.has_company());
     let mut shell = Shell::new().settling(vec![done(), REFUSED]);
     assert_eq!(shell.call(&mut core, Call::Sync(handle)), Err(Refusal::Quota));
     let mut again = Shell::new();
