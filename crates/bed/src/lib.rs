@@ -27,6 +27,7 @@ mod reaper;
 mod relay;
 mod rng;
 pub mod segue;
+mod tcp;
 mod tun;
 mod uring;
 
@@ -45,6 +46,7 @@ pub use self::netns::{Counters, counters_here};
 pub use self::process::Proc;
 use self::reaper::Reaper;
 pub use self::rng::Rng;
+pub use self::tcp::TcpFlow;
 pub use self::uring::FuseUring;
 
 /// One test bed: a switch and the hosts on it.

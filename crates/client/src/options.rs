@@ -56,6 +56,8 @@ pub struct MountOptions {
     pub log_max: u64,
     /// Bandwidth limit, with its times.
     pub bwlimit: Timetable,
+    /// All other traffic on the link goes first.
+    pub background: bool,
     /// File for a record of each call to the server, for experiments.
     pub record_calls: Option<PathBuf>,
     /// Refuse changes.
@@ -100,6 +102,7 @@ impl Default for MountOptions {
             promises: None,
             log_max: 4 << 30,
             bwlimit: Timetable::default(),
+            background: false,
             record_calls: None,
             read_only: false,
             dev: false,
@@ -154,6 +157,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ("fsync=local|server", "fsync waits for this host's disk, or for the server's disk"),
     ("gid=GID", "show every file with this group"),
     ("grace=10s", "time that a call waits for an unreachable server before it fails"),
+    ("link=equal|background", "beside other traffic: an equal share, or only what that leaves"),
     ("log-max=4G", "most pending data; writers are slowed from three quarters of it"),
     ("new-server", "go on with another server that has the volume now, restored from a backup"),
     ("noatime", "access times stay as they are"),
@@ -213,6 +217,15 @@ impl MountOptions {
             "bwlimit" => {
                 let timetable = needed(key, value)?.parse();
                 self.bwlimit = timetable.map_err(|error| invalid(key, format!("{error}")))?;
+            }
+            "link" => {
+                self.background = match needed(key, value)? {
+                    "equal" => false,
+                    "background" => true,
+                    other => {
+                        return Err(invalid(key, format!("'{other}' is not equal or background")));
+                    }
+                }
             }
             "log-max" => self.log_max = at_least_1m(key, needed(key, value)?)?,
             "fsync" => {

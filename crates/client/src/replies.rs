@@ -140,6 +140,8 @@ pub struct Bandwidth {
     pub limit_down: Option<u64>,
     /// For how long that holds; null: for ever.
     pub limit_seconds: Option<f64>,
+    /// All other traffic on the link goes first: `link=background`.
+    pub background: bool,
 }
 
 /// `POST /v1/bwlimit`: other limits until the mount ends.

@@ -21,7 +21,7 @@ use crate::nouns::{Class, ClientId, Fingerprint, Ino, InoGrant, Outcome, Role, S
 use crate::refusal::Refusal;
 
 /// Version of this protocol. Both sides agree on it before any message, by ALPN.
-pub const VERSION: u32 = 14;
+pub const VERSION: u32 = 15;
 
 /// The ALPN name of a version.
 pub fn alpn(version: u32) -> Vec<u8> {
@@ -363,6 +363,8 @@ pub struct Enrolled {
 pub struct Limit {
     /// Bytes on the wire, at least [`LIMIT_MIN`]; `None`: as much as the link takes.
     pub bytes_per_second: Option<u64>,
+    /// All other traffic on the way goes first.
+    pub is_background: bool,
 }
 
 /// Asks for a range of one data version.

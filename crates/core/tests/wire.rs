@@ -166,7 +166,7 @@ fn requests() -> Vec<Request> {
         Request::Resume(Resume { since: 1 << 40, held: (300..400).map(Ino).collect() }),
         Request::Renew(()),
         Request::Watch(Watch { directory: Ino::ROOT, since: Some(1 << 40), copies: false }),
-        Request::Limit(Limit { bytes_per_second: Some(500 << 10) }),
+        Request::Limit(Limit { bytes_per_second: Some(500 << 10), is_background: true }),
         Request::Stage(Stage {
             leaves: vec![Leaf {
                 name: Fingerprint([0xcc; 32]),

@@ -11,10 +11,11 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::close::{CloseCode, CloseReason};
-use crate::dial::{ConnectError, Target, dial};
+use crate::dial::{ConnectError, Target, redial};
 use crate::enrol::GreetError;
 use crate::identity::Identity;
 use crate::link::{Greeting, LinkState};
+use crate::paths::PathKnowledge;
 use crate::peer::Peer;
 use crate::random::random;
 use crate::silence::{Silence, Verdict};
@@ -70,6 +71,8 @@ pub(crate) struct Keeper {
     /// How many calls wait for a connection.
     waiting: watch::Receiver<usize>,
     generation: u64,
+    /// The path, by the last connection.
+    known: Arc<PathKnowledge>,
 }
 
 /// A connection that was greeted, with the server's welcome.
@@ -109,7 +112,9 @@ impl Keeper {
         let (states_sender, states) = watch::channel(LinkState::Connecting);
         let (silent_sender, silent) = watch::channel(false);
         let publisher = Publisher { current: sender, states: states_sender, silent: silent_sender };
-        let keeper = Keeper { target, identity, greeting, publisher, waiting, generation: 0 };
+        let known = Arc::default();
+        let keeper =
+            Keeper { target, identity, greeting, publisher, waiting, generation: 0, known };
         Kept { task: tokio::spawn(keeper.run()), current, states, silent }
     }
 
@@ -176,7 +181,7 @@ impl Keeper {
     }
 
     async fn dial(&self) -> Result<Peer, ConnectError> {
-        dial(&self.target, Some(&self.identity), DIAL_PATIENCE).await
+        redial(&self.target, Some(&self.identity), DIAL_PATIENCE, &self.known).await
     }
 
     async fn greet(&self, peer: Peer) -> Result<Greeted, Setback> {

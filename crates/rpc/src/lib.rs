@@ -35,6 +35,7 @@ mod link;
 mod listener;
 mod options;
 mod outbox;
+mod paths;
 mod peer;
 pub mod places;
 mod random;
@@ -56,12 +57,13 @@ pub use incoming::{Calls, Incoming, Responder};
 pub use link::{Greeting, Link, LinkState};
 pub use listener::{ListenError, Listener};
 pub use options::{Control, Options};
+pub use paths::PathKnowledge;
 pub use peer::{Peer, Response};
 pub use record::Recorder;
 pub use rpc::Rpc;
 pub use stats::LinkStats;
 pub use tls::TlsError;
-pub use transport::dialing;
+pub use transport::{dialing, name_connections};
 
 #[cfg(test)]
 mod tests;

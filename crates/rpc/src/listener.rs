@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use quinn::crypto::{CryptoError, HmacKey};
 use quinn::{Connection, Endpoint, EndpointConfig, Incoming, ServerConfig, TokioRuntime, VarInt};
-use quinn_proto::HashedConnectionIdGenerator;
 use segue_core::wire::VERSION;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
@@ -15,6 +14,7 @@ use crate::close::{self, CloseCode};
 use crate::handshakes::{Admission, HandshakePlace, Handshakes};
 use crate::identity::Authority;
 use crate::options::Options;
+use crate::paths::{PathKnowledge, Paths};
 use crate::peer::Peer;
 use crate::tls::{self, TlsError};
 use crate::{transport, version};
@@ -55,16 +55,22 @@ impl Listener {
         authority: &Authority,
         options: &Options,
     ) -> Result<Listener, ListenError> {
-        let mut server = ServerConfig::with_crypto(Arc::new(tls::server(authority)?));
-        server.transport_config(Arc::new(transport::listening(options.control)));
+        let server = ServerConfig::with_crypto(Arc::new(tls::server(authority)?));
         let bind = |error| ListenError::Bind { address, error };
         let socket = transport::bind(address).map_err(bind)?;
         let address = socket.local_addr().map_err(bind)?;
         let config = endpoint_config(authority);
-        let endpoint = Endpoint::new(config, Some(server), socket, Arc::new(TokioRuntime));
+        let endpoint = Endpoint::new(config, Some(server.clone()), socket, Arc::new(TokioRuntime));
         let endpoint = endpoint.map_err(bind)?;
         let (sender, peers) = mpsc::channel(BACKLOG);
-        tokio::spawn(shake_hands(endpoint.clone(), options.clone(), sender));
+        let door = Door {
+            server,
+            options: options.clone(),
+            peers: sender,
+            handshakes: Shared::default(),
+            paths: Paths::default(),
+        };
+        tokio::spawn(shake_hands(endpoint.clone(), door));
         Ok(Listener { endpoint, address, peers: tokio::sync::Mutex::new(peers) })
     }
 
@@ -92,17 +98,26 @@ impl Drop for Listener {
     }
 }
 
-async fn shake_hands(endpoint: Endpoint, options: Options, peers: mpsc::Sender<Peer>) {
-    let handshakes = Shared::default();
+/// What each handshake needs.
+struct Door {
+    server: ServerConfig,
+    options: Options,
+    peers: mpsc::Sender<Peer>,
+    handshakes: Shared,
+    paths: Paths,
+}
+
+async fn shake_hands(endpoint: Endpoint, door: Door) {
+    let door = Arc::new(door);
     while let Some(incoming) = endpoint.accept().await {
         let is_proven = incoming.remote_address_validated() || !incoming.may_retry();
-        let admission = lock(&handshakes).admit(incoming.remote_address().ip(), is_proven);
+        let admission = lock(&door.handshakes).admit(incoming.remote_address().ip(), is_proven);
         match admission {
             Admission::Enter(place) => {
-                let (peers, options) = (peers.clone(), options.clone());
-                let place = Taken { handshakes: Arc::clone(&handshakes), place };
+                let door = Arc::clone(&door);
+                let place = Taken { handshakes: Arc::clone(&door.handshakes), place };
                 tokio::spawn(async move {
-                    shake_hand(incoming, &options, &peers, &place.handshakes).await;
+                    door.shake_hand(incoming).await;
                     drop(place);
                 });
             }
@@ -133,32 +148,39 @@ fn lock(handshakes: &Shared) -> MutexGuard<'_, Handshakes> {
     handshakes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-async fn shake_hand(
-    incoming: Incoming,
-    options: &Options,
-    peers: &mpsc::Sender<Peer>,
-    handshakes: &Shared,
-) {
-    let address = incoming.remote_address();
-    match timeout(HANDSHAKE, incoming).await {
-        Ok(Ok(connection)) => match version::other_version(&connection) {
-            Some(theirs) => refuse(&connection, theirs),
-            None => {
-                let peer = Peer::new(connection.clone(), options);
-                if peer.identity().is_some() {
-                    lock(handshakes).came(address.ip());
-                    let window = transport::CONNECTION_WINDOW_BYTES;
-                    connection.set_receive_window(VarInt::from_u32(window));
-                }
-                // It fails when the listener is gone.
-                drop(peers.send(peer).await);
+impl Door {
+    async fn shake_hand(&self, incoming: Incoming) {
+        let address = incoming.remote_address();
+        let known = self.paths.to(address.ip());
+        let mut server = self.server.clone();
+        let mut transport = transport::listening(self.options.control);
+        known.configure(address.ip(), &mut transport);
+        server.transport_config(Arc::new(transport));
+        let shaken = async { incoming.accept_with(Arc::new(server))?.await };
+        match timeout(HANDSHAKE, shaken).await {
+            Ok(Ok(connection)) => match version::other_version(&connection) {
+                Some(theirs) => refuse(&connection, theirs),
+                None => self.enter(connection, known).await,
+            },
+            Ok(Err(error)) if close::is_other_protocol(&error) => {
+                tracing::warn!(%address, "refused a host: it knows no version of Segue's protocol");
             }
-        },
-        Ok(Err(error)) if close::is_other_protocol(&error) => {
-            tracing::warn!(%address, "refused a host: it knows no version of Segue's protocol");
+            Ok(Err(error)) => tracing::debug!(%address, %error, "handshake failed"),
+            Err(_) => tracing::debug!(%address, "handshake took too long"),
         }
-        Ok(Err(error)) => tracing::debug!(%address, %error, "handshake failed"),
-        Err(_) => tracing::debug!(%address, "handshake took too long"),
+    }
+
+    async fn enter(&self, connection: Connection, known: Arc<PathKnowledge>) {
+        let from = connection.remote_address().ip();
+        self.paths.keep(from, &known);
+        let peer = Peer::new(connection.clone(), &self.options, known);
+        if peer.identity().is_some() {
+            lock(&self.handshakes).came(from);
+            let window = transport::CONNECTION_WINDOW_BYTES;
+            connection.set_receive_window(VarInt::from_u32(window));
+        }
+        // It fails when the listener is gone.
+        drop(self.peers.send(peer).await);
     }
 }
 
@@ -169,13 +191,11 @@ fn refuse(connection: &Connection, theirs: u32) {
     connection.close(CloseCode::OtherVersion.to_wire(), words.as_bytes());
 }
 
-/// A server that restarts recognizes its predecessor's connections and ends them. Otherwise hosts
+/// A server that restarts ends its predecessor's connections when it hears of them. Otherwise hosts
 /// would notice only after the idle timeout.
 fn endpoint_config(authority: &Authority) -> EndpointConfig {
     let mut config = EndpointConfig::new(Arc::new(ResetKey(authority.derive("segue reset 1"))));
-    let [a, b, c, d, e, f, g, h, ..] = authority.derive("segue connection ids 1");
-    let key = u64::from_le_bytes([a, b, c, d, e, f, g, h]);
-    config.cid_generator(move || Box::new(HashedConnectionIdGenerator::from_key(key)));
+    transport::name_connections(&mut config);
     config
 }
 

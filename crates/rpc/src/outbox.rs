@@ -39,6 +39,8 @@ pub(crate) enum Event {
     Abort(MessageId, StreamCode),
     /// Most bytes a second that may be sent; `None`: as many as the path takes.
     Limit(Option<u64>),
+    /// All other traffic on the path goes first, or not.
+    Background(bool),
 }
 
 /// Whether more bytes follow those that open a message.
@@ -125,6 +127,11 @@ impl Outbox {
     pub(crate) fn limit(&self, bytes_per_second: Option<u64>) {
         // A writer that has ended sends nothing.
         let _ = self.events.send(Event::Limit(bytes_per_second));
+    }
+
+    /// Has all other traffic on the path go first from now on, or not.
+    pub(crate) fn set_background(&self, is_background: bool) {
+        let _ = self.events.send(Event::Background(is_background));
     }
 
     /// Begins to send a message, with its body if that is in memory, else with what the

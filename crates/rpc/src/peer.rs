@@ -20,6 +20,7 @@ use crate::incoming::{Calls, Incoming};
 use crate::lane::{self, SmallCallLane};
 use crate::options::Options;
 use crate::outbox::{InFlight, Outbox};
+use crate::paths::PathKnowledge;
 use crate::record::{End, Note, Recorder, Side};
 use crate::rpc::Rpc;
 use crate::silence::Traffic;
@@ -95,10 +96,10 @@ impl Drop for WaiterCount {
 }
 
 impl Peer {
-    /// Takes over a connection whose handshake is done.
-    pub(crate) fn new(connection: Connection, options: &Options) -> Peer {
+    /// Takes over a connection whose handshake is done, and notes what it tells of its path.
+    pub(crate) fn new(connection: Connection, options: &Options, path: Arc<PathKnowledge>) -> Peer {
         let (outbox, events) = Outbox::new(connection.clone(), options.discipline.clone());
-        tokio::spawn(Writer::new(&outbox, events).run());
+        tokio::spawn(Writer::new(&outbox, events, path).run());
         let identity = identity(&connection).map(Arc::new);
         let budget = Budget::new(identity.is_some());
         let outbox = Arc::new(outbox);
@@ -116,8 +117,13 @@ impl Peer {
     }
 
     /// The same for a connection that was dialled from `endpoint`, which has no other.
-    pub(crate) fn dialled(connection: Connection, options: &Options, endpoint: Endpoint) -> Peer {
-        Peer { endpoint: Some(endpoint), ..Peer::new(connection, options) }
+    pub(crate) fn dialled(
+        connection: Connection,
+        options: &Options,
+        endpoint: Endpoint,
+        path: Arc<PathKnowledge>,
+    ) -> Peer {
+        Peer { endpoint: Some(endpoint), ..Peer::new(connection, options, path) }
     }
 
     /// Calls at the request's own class.
@@ -218,6 +224,12 @@ impl Peer {
         self.outbox.limit(bytes_per_second);
     }
 
+    /// Has all other traffic on the path go first from now on, or not. What is sent then keeps half
+    /// the usual queue, and makes no room for itself beside others.
+    pub fn set_background(&self, is_background: bool) {
+        self.outbox.set_background(is_background);
+    }
+
     /// Notes each call that begins from now on, in either direction.
     pub fn record(&self, recorder: &Recorder) {
         self.outbox.record(recorder.clone());
@@ -235,7 +247,7 @@ impl Peer {
         // QUIC's own probe of a silent other side is an IMMEDIATE_ACK beside old frames.
         let asked = sent.stream + sent.ping + sent.immediate_ack + sent.reset_stream;
         let waits = self.waiting.load(Ordering::Relaxed) > 0;
-        Traffic { asked, heard: stats.frame_rx.acks, waits }
+        Traffic { asked, heard: stats.frame_rx.acks, waits, trip: stats.path.rtt }
     }
 
     /// Sends a stream that is over before it began: QUIC itself answers it.

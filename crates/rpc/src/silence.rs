@@ -15,6 +15,9 @@ use std::time::{Duration, Instant};
 /// How long an answer may take. A second is more than the round trip of usual links, and a wrong
 /// suspicion costs one handshake.
 const PATIENCE: Duration = Duration::from_secs(1);
+/// On a thin link a packet may take a second, and a handshake beside it ten more. So an answer may
+/// take so many round trips as they were of late.
+const TRIPS: u32 = 3;
 
 /// Counts of one connection; they only grow.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -25,6 +28,8 @@ pub(crate) struct Traffic {
     pub(crate) heard: u64,
     /// Whether a call has not got all of its reply.
     pub(crate) waits: bool,
+    /// The round trip of late.
+    pub(crate) trip: Duration,
 }
 
 /// The judgement of a connection.
@@ -62,7 +67,8 @@ impl Silence {
             self.quiet = None;
         }
         self.last = seen;
-        let is_over = |since: Instant| now.saturating_duration_since(since) >= PATIENCE;
+        let patience = PATIENCE.max(TRIPS * seen.trip);
+        let is_over = |since: Instant| now.saturating_duration_since(since) >= patience;
         if self.since.is_some_and(is_over) {
             return Verdict::Silent;
         }
@@ -82,10 +88,19 @@ mod tests {
 
     /// The verdict at each (milliseconds, asked, heard).
     fn verdicts<const N: usize>(waits: bool, looks: [(u64, u64, u64); N]) -> [Verdict; N] {
+        after(Duration::from_millis(300), waits, looks)
+    }
+
+    /// The same with such a round trip.
+    fn after<const N: usize>(
+        trip: Duration,
+        waits: bool,
+        looks: [(u64, u64, u64); N],
+    ) -> [Verdict; N] {
         let start = Instant::now();
         let mut silence = Silence::default();
         looks.map(|(ms, asked, heard)| {
-            silence.handle(Traffic { asked, heard, waits }, start + Duration::from_millis(ms))
+            silence.handle(Traffic { asked, heard, waits, trip }, start + Duration::from_millis(ms))
         })
     }
 
@@ -110,6 +125,14 @@ mod tests {
     fn answer_is_overdue_after_patience() {
         let looks = [(0, 1, 1), (250, 2, 1), (1_000, 3, 1), (1_249, 3, 1), (1_250, 3, 1)];
         assert_eq!(overdue(looks), [false, false, false, false, true]);
+    }
+
+    #[test]
+    fn on_a_thin_link_an_answer_may_take_three_round_trips() {
+        use Verdict::{Silent, Well};
+        let looks = [(0, 1, 1), (250, 2, 1), (4_000, 2, 1), (4_750, 2, 1)];
+        let verdicts = after(Duration::from_millis(1_500), false, looks);
+        assert_eq!(verdicts, [Well, Well, Well, Silent]);
     }
 
     #[test]

@@ -56,6 +56,14 @@ pub(crate) fn listening(control: Control) -> TransportConfig {
     config
 }
 
+/// Bytes of a connection's name, which each packet from a host has: enough for millions at once.
+const NAME_BYTES: usize = 4;
+
+/// For a server's socket: QUIC's own names have twice as many bytes.
+pub fn name_connections(config: &mut EndpointConfig) {
+    config.cid_generator(|| Box::new(RandomConnectionIdGenerator::new(NAME_BYTES)));
+}
+
 /// For the one connection of a host's socket. Packets to it need no connection ID, which saves
 /// eight bytes each.
 pub fn dialing() -> EndpointConfig {

@@ -11,6 +11,7 @@
 //! its bytes ([`Stamps`]).
 
 use std::collections::{BTreeMap, VecDeque};
+use std::net::IpAddr;
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll, Wake, Waker};
@@ -26,6 +27,7 @@ use crate::close::{CallError, CloseReason, StreamCode};
 use crate::congestion::{Room, Shared, Stamps};
 use crate::limit::{self, Limit, Sent};
 use crate::outbox::{Ending, Event, Opening, Outbox};
+use crate::paths::PathKnowledge;
 use crate::record::Times;
 use crate::stats::Counters;
 use crate::transport::STREAMS_MAX;
@@ -153,6 +155,10 @@ pub(crate) struct Writer {
     heard: u64,
     /// The user's limit, whatever the path allows.
     limit: Option<Limit>,
+    /// All other traffic on the path goes first.
+    is_background: bool,
+    /// What is known of the path to the address at the other end.
+    known: (IpAddr, Arc<PathKnowledge>),
 }
 
 /// When the writer can go on.
@@ -169,7 +175,12 @@ enum Next {
 }
 
 impl Writer {
-    pub(crate) fn new(outbox: &Outbox, events: mpsc::UnboundedReceiver<Event>) -> Writer {
+    /// What is learnt of the path goes to `known`.
+    pub(crate) fn new(
+        outbox: &Outbox,
+        events: mpsc::UnboundedReceiver<Event>,
+        known: Arc<PathKnowledge>,
+    ) -> Writer {
         Writer {
             connection: outbox.connection.clone(),
             events,
@@ -181,6 +192,8 @@ impl Writer {
             stamps: Stamps::new(Instant::now()),
             heard: 0,
             limit: None,
+            is_background: false,
+            known: (outbox.connection.remote_address().ip(), known),
         }
     }
 
@@ -227,7 +240,11 @@ impl Writer {
     fn send_some(&mut self) -> Next {
         self.path = Shared::of(&self.connection);
         if let Some(path) = &self.path {
-            self.scheduler.handle_rate(path.flight().rate());
+            let mut flight = path.flight();
+            flight.set_background(Instant::now(), self.is_background);
+            self.scheduler.handle_rate(flight.rate());
+            let (to, known) = &self.known;
+            known.note(*to, &flight);
         }
         self.send_stamp();
         for _ in 0..QUANTA_MAX {
@@ -314,6 +331,7 @@ impl Writer {
             Event::Close(id) => self.scheduler.close(id),
             Event::Raise(id, class) => self.raise(id, class),
             Event::Limit(rate) => self.set_limit(rate),
+            Event::Background(is_background) => self.is_background = is_background,
             Event::Abort(id, code) => {
                 if let Some(mut outgoing) = self.outgoing.remove(&id) {
                     self.scheduler.cancel(id);

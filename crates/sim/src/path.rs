@@ -79,6 +79,8 @@ pub struct Flow {
     pub up: Option<Duration>,
     /// When it begins to send down.
     pub down: Option<Duration>,
+    /// When it ends.
+    pub until: Option<Duration>,
 }
 
 /// What came of it.
@@ -164,11 +166,12 @@ pub fn run(scenario: &Scenario, seed: u64) -> Result<Outcome, Box<dyn std::error
         let (here, there) = addresses(index);
         let mut client = Host::connecting(&keys, flow.control, (here, there), start);
         let mut server = Host::listening(&keys, flow.control, there, start);
+        let until = flow.until.map(|until| start + until);
         if let Some(from) = flow.up {
-            client.send_bulk(start + from);
+            client.send_bulk(start + from, until);
         }
         if let Some(from) = flow.down {
-            server.send_bulk(start + from);
+            server.send_bulk(start + from, until);
         }
         world.clients.push(client);
         world.servers.push(server);

@@ -24,7 +24,7 @@ fn lane(rate: u64, rtt: Duration) -> LaneSpec {
 }
 
 fn sends(control: Control, from: Duration) -> Flow {
-    Flow { control, up: Some(from), down: None }
+    Flow { control, up: Some(from), down: None, until: None }
 }
 
 fn is_long() -> bool {
@@ -129,7 +129,7 @@ fn with_both_directions_full_neither_starves() {
         for rtt in [1, 40, 200].map(ms).into_iter().filter(|rtt| is_tried(rate, *rtt)) {
             let lane = lane(rate, rtt);
             let from = Some(ms(1000));
-            let flows = vec![Flow { control: Control::Segue, up: from, down: from }];
+            let flows = vec![Flow { control: Control::Segue, up: from, down: from, until: None }];
             let (up, down) = (lane.clone(), lane);
             let scenario =
                 Scenario { up, down, flows, time: ms(40_000), from: ms(10_000), pauses: None };
@@ -203,6 +203,41 @@ fn beside_tcp_nobody_starves_who_came_first_or_last() {
     }
 }
 
+/// What a sender in the background carries of a link of 1 MB/s, from a minute on.
+fn in_the_background(lane: &LaneSpec, others: &[Flow]) -> (f64, f64) {
+    let background = sends(Control::Background, ms(3000));
+    let flows = [&[background], others].concat();
+    let (up, down) = (lane.clone(), lane.clone());
+    let scenario = Scenario { up, down, flows, time: ms(90_000), from: ms(60_000), pauses: None };
+    let outcome = run(&scenario, 1).unwrap();
+    let share = outcome.up[0] as f64 / outcome.up.iter().sum::<u64>() as f64;
+    (share, used(&outcome))
+}
+
+#[test]
+fn a_sender_in_the_background_leaves_the_link_to_tcp_and_fills_it_alone() {
+    for queue in [100, 400, 2000] {
+        let mut lane = lane(1024 * KB, ms(40));
+        lane.queue = 1024 * KB * queue / 1000;
+        for from in [1000, 10_000] {
+            let tcp = sends(Control::Cubic, ms(from));
+            let (share, used) = in_the_background(&lane, &[tcp]);
+            assert!(share < 0.1 && used > 0.9, "{queue} ms, {from} ms: {share} of {used}");
+            let ends = Flow { until: Some(ms(40_000)), ..tcp };
+            let (share, used) = in_the_background(&lane, &[ends]);
+            assert!(share > 0.99 && used > 0.9, "{queue} ms, {from} ms: {used} after TCP");
+        }
+    }
+}
+
+#[test]
+fn a_sender_in_the_background_learns_a_longer_path() {
+    let mut lane = lane(1024 * KB, ms(40));
+    lane.delays = vec![(Duration::ZERO, ms(20)), (ms(10_000), ms(100))];
+    let (_, used) = in_the_background(&lane, &[]);
+    assert!(used > 0.85, "{used}");
+}
+
 #[test]
 fn a_latecomer_gets_its_share_and_leaves_others_theirs() {
     let lane = lane(1024 * KB, ms(40));
@@ -218,7 +253,7 @@ fn a_latecomer_gets_its_share_and_leaves_others_theirs() {
 #[test]
 fn bulk_to_one_server_does_not_delay_questions_to_another_behind_the_same_link() {
     for (rate, rtt) in [(256 * KB, ms(40)), (1024 * KB, ms(40)), (1024 * KB, ms(200))] {
-        let asks = Flow { control: Control::Segue, up: None, down: None };
+        let asks = Flow { control: Control::Segue, up: None, down: None, until: None };
         let flows = vec![asks, sends(Control::Segue, ms(1000)), sends(Control::Segue, ms(3000))];
         let (up, down) = (lane(rate, rtt), lane(rate, rtt));
         let scenario =
@@ -240,7 +275,7 @@ fn a_busy_host_makes_no_storm_when_both_directions_are_full() {
         for pause in fast.filter(|_| is_tried(rate, ms(rtt))) {
             let (lane, rtt) = (LaneSpec { queue: 2 * rate, ..lane(rate, ms(rtt)) }, ms(rtt));
             let from = Some(ms(1000));
-            let flows = vec![Flow { control: Control::Segue, up: from, down: from }];
+            let flows = vec![Flow { control: Control::Segue, up: from, down: from, until: None }];
             let pauses = Some(Pauses { each: ms(1700), time: ms(pause) });
             let (up, down) = (lane.clone(), lane);
             let (time, from) = (ms(40_000), ms(10_000));

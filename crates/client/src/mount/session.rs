@@ -27,8 +27,10 @@ use crate::shell::promises::{self, Heard, listen};
 use crate::shell::told::AtHello;
 use crate::write_back::PARTING;
 
-/// The first connection must be there within this.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// An invite is answered within this.
+const ENROL_TIMEOUT: Duration = Duration::from_secs(10);
+/// The first connection must be there within this. A link gives a silent server up sooner.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 /// A volume of which the cache is here is waited for no longer than this.
 const KNOWN_TIMEOUT: Duration = Duration::from_secs(3);
 
@@ -76,7 +78,7 @@ pub(crate) async fn session(
             other => return other,
         }
     }
-    enrol(&plan.url, &identities, &plan.host, CONNECT_TIMEOUT)
+    enrol(&plan.url, &identities, &plan.host, ENROL_TIMEOUT)
         .await
         .map_err(|error| enrol_error(&server_name(&plan.url), error))?;
     let identity = load(plan, &identities, &invite.authority)?;
@@ -246,7 +248,7 @@ impl HelloPlan {
             expected: None,
             is_other: Arc::default(),
             at_hello: AtHello::default(),
-            limiter: Limiter::new(plan.options.bwlimit.clone()),
+            limiter: Limiter::new(plan.options.bwlimit.clone(), plan.options.background),
             recorder,
         })
     }

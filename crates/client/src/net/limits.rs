@@ -1,5 +1,5 @@
-//! Keeping to `bwlimit`: this host limits what it sends, and has the server limit what it sends
-//! here. Both hold on each new connection from its first message on.
+//! Keeping to `bwlimit` and `link`: this host limits what it sends, and has the server limit what
+//! it sends here. Both hold on each new connection from its first message on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,13 +23,16 @@ const AGAIN: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug)]
 pub(crate) struct Limiter {
     timetable: Arc<watch::Sender<Timetable>>,
+    /// All other traffic goes first.
+    is_background: bool,
     /// Some server was told of a limit, and may have to be told that there is none.
     is_told: Arc<AtomicBool>,
 }
 
 impl Limiter {
-    pub(crate) fn new(timetable: Timetable) -> Limiter {
-        Limiter { timetable: Arc::new(watch::Sender::new(timetable)), is_told: Arc::default() }
+    pub(crate) fn new(timetable: Timetable, is_background: bool) -> Limiter {
+        let timetable = Arc::new(watch::Sender::new(timetable));
+        Limiter { timetable, is_background, is_told: Arc::default() }
     }
 
     /// What holds now, and for how long.
@@ -49,11 +52,13 @@ impl Limiter {
     /// Has both sides of a connection keep to `limits`.
     async fn apply(&self, peer: &Peer, Limits { up, down }: Limits) -> Result<(), CallError> {
         peer.limit(up);
-        if down.is_none() && !self.is_told.load(Ordering::Relaxed) {
+        peer.set_background(self.is_background);
+        if down.is_none() && !self.is_background && !self.is_told.load(Ordering::Relaxed) {
             return Ok(());
         }
         self.is_told.store(true, Ordering::Relaxed);
-        let request = Request::Limit(Limit { bytes_per_second: down });
+        let request =
+            Request::Limit(Limit { bytes_per_second: down, is_background: self.is_background });
         match peer.call(&request, Body::Empty).await?.reply {
             Reply::Limited(()) => Ok(()),
             other => Err(CallError::Protocol(format!("{} is no answer to Limit", other.name()))),
@@ -75,6 +80,7 @@ impl Limiter {
             limit_up: up,
             limit_down: down,
             limit_seconds: time.map(|time| time.as_secs_f64()),
+            background: self.is_background,
         }
     }
 

@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 use super::law::{Law, bytes_in};
 use super::stamps::{Echo, Stamps};
 
-/// Bytes of headers and seal in a packet: at most 13 of QUIC's, 16 of AEAD, and 15 of a stream, one
+/// Bytes of headers and seal in a packet: at most 9 of QUIC's, 16 of AEAD, and 15 of a stream, one
 /// of the first 2^28.
-const OVERHEAD: u64 = 44;
+const OVERHEAD: u64 = 40;
 /// Bytes of an acknowledgement.
 const ACK: u64 = 28;
 /// Extra packets that may be in flight for messages with a waiter.
@@ -71,6 +71,11 @@ impl Flight {
 
     pub(super) fn law(&mut self) -> &mut Law {
         &mut self.law
+    }
+
+    /// From now on all other senders on this path go first, or not.
+    pub fn set_background(&mut self, now: Instant, is_background: bool) {
+        self.law.set_background(now, is_background);
     }
 
     /// The window of QUIC itself, in bytes. It never holds QUIC back, except for retransmissions:
@@ -145,6 +150,11 @@ impl Flight {
     /// The size of a full packet, bytes.
     pub(crate) fn packet(&self) -> u64 {
         self.law.packet()
+    }
+
+    /// The largest packet that the path is known to carry, bytes.
+    pub(crate) fn packet_max(&self) -> u64 {
+        self.law.packet_max()
     }
 
     /// QUIC was given so many bytes of messages.

@@ -46,7 +46,7 @@ mod start;
 use std::time::{Duration, Instant};
 
 use self::base::Why;
-use self::others::Competition;
+use self::others::{Competition, Others};
 use self::pace::Pace;
 use super::stamps::Echo;
 
@@ -104,8 +104,12 @@ pub(super) struct Law {
     /// A round since the start was full. Only full rounds show the capacity of the path.
     is_known: bool,
     round: Round,
-    /// [`TARGET`], or a part of it.
+    /// The present goal of [`full_target`](Law::full_target), or a part of it.
     target: Duration,
+    /// All other senders go first.
+    is_background: bool,
+    /// What the last look at the queue found while we stayed behind others.
+    behind: Option<Others>,
     /// The highest recent rate, and when it was reduced last.
     peak: u64,
     peaked: Instant,
@@ -189,6 +193,8 @@ impl Law {
             is_known: false,
             round: Round::new(now, now, true),
             target: TARGET,
+            is_background: false,
+            behind: None,
             peak: 0,
             peaked: now,
             windows: [0; 2],
@@ -240,6 +246,11 @@ impl Law {
         }
     }
 
+    /// The largest packet that the path carries, bytes.
+    pub(super) fn packet_max(&self) -> u64 {
+        self.mtu
+    }
+
     /// Bytes a second that the path delivered when it was busy last; 0 before that.
     pub(super) fn rate(&self) -> u64 {
         self.pace.rate().unwrap_or_else(|| self.acked())
@@ -258,6 +269,24 @@ impl Law {
     /// The round trip of the empty path, as far as it is known.
     pub(super) fn base(&self) -> Option<Duration> {
         self.base.map(|base| base.time)
+    }
+
+    /// From now on all other senders go first, or not.
+    pub(super) fn set_background(&mut self, now: Instant, is_background: bool) {
+        if self.is_background == is_background {
+            return;
+        }
+        self.is_background = is_background;
+        self.behind = None;
+        self.target = self.full_target();
+        if matches!(self.phase, Phase::Compete(_)) {
+            self.drain(now, Why::Period);
+        }
+    }
+
+    /// How long the queue should be, apart from a packet.
+    fn full_target(&self) -> Duration {
+        if self.is_background { TARGET / 2 } else { TARGET }
     }
 
     pub(super) fn handle_packet_size(&mut self, packet: u16) {
@@ -369,8 +398,8 @@ impl Law {
         round.limited |= all < self.packet();
         let is_lossy = round.lost * LOSS > all && all > LOSS * self.packet();
         self.target = match is_lossy {
-            true => (self.target / 2).max(TARGET / 16),
-            false => (self.target + TARGET / 20).min(TARGET),
+            true => (self.target / 2).max(self.full_target() / 16),
+            false => (self.target + TARGET / 20).min(self.full_target()),
         };
         // Packets lost by chance had their place in the link too.
         let carried = if is_lossy { round.delivered } else { all };

@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
 
 /// The present limit as text; `None` if no limit holds now or later.
 pub(super) fn words(bandwidth: &Bandwidth) -> Option<String> {
-    let Bandwidth { bwlimit, limit_up, limit_down, limit_seconds } = bandwidth;
+    let Bandwidth { bwlimit, limit_up, limit_down, limit_seconds, .. } = bandwidth;
     if limit_up.is_none() && limit_down.is_none() && limit_seconds.is_none() {
         return None;
     }
@@ -94,7 +94,7 @@ mod tests {
     fn limits_are_told_in_words() {
         let told = |limit_up, limit_down, limit_seconds| {
             let bwlimit = "T".to_owned();
-            words(&Bandwidth { bwlimit, limit_up, limit_down, limit_seconds })
+            words(&Bandwidth { bwlimit, limit_up, limit_down, limit_seconds, background: false })
         };
         let expected = "at most 500.0 KiB/s up, at most 2.0 MiB/s down";
         assert_eq!(told(Some(500 << 10), Some(2 << 20), None).as_deref(), Some(expected));

@@ -212,7 +212,8 @@ fn link(status: &Status) -> String {
     let down = rate(status.bandwidth_down, "down");
     // If the server is silent, the last round trip time means nothing.
     let last = if status.reason.is_empty() { round_trip } else { format!("but {}", status.reason) };
-    let parts = [Some(state.to_owned()), up, down, Some(last)];
+    let share = status.bandwidth.background.then(|| "after all other traffic".to_owned());
+    let parts = [Some(state.to_owned()), up, down, Some(last), share];
     parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
 }
 

@@ -8,6 +8,7 @@
 
 mod answers;
 mod attributes;
+mod background;
 mod backup;
 mod big;
 mod build;

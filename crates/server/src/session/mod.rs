@@ -286,6 +286,7 @@ impl Session {
     /// The host wants no more than that.
     fn limit(&self, limit: Limit) -> (Reply, Body) {
         self.peer.limit(limit.bytes_per_second.map(|bytes| bytes.max(LIMIT_MIN)));
+        self.peer.set_background(limit.is_background);
         (Reply::Limited(()), Body::Empty)
     }
 

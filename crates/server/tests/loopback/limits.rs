@@ -190,7 +190,7 @@ async fn a_host_is_sent_no_more_than_it_wants_and_some_in_any_case() {
     }
     let tin = server.host("tin", Role::Writer).await;
     let peer = tin.dial().await;
-    let limit = |bytes_per_second| Request::Limit(Limit { bytes_per_second });
+    let limit = |bytes_per_second| Request::Limit(Limit { bytes_per_second, is_background: false });
     assert_eq!(call(&peer, &limit(Some(1))).await, Reply::Limited(()));
     let Reply::Welcome(welcome) = call(&peer, &Request::Hello(tin.hello(7))).await else {
         panic!("not welcome");

@@ -33,12 +33,16 @@ struct Arguments {
     /// Decides which packets are lost
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Draws so many links, the first by the seed, and says on which the law's promises hold
+    /// Draws so many links, the first by the seed, and says on which the law's promises hold, or
+    /// with `beside` the shares
     #[arg(long)]
     drawn: Option<u64>,
-    /// Puts a sender with Cubic into the same queue, and prints our share of what both carry
+    /// Puts another sender into the same queue, and prints the first one's share of what both carry
     #[arg(long)]
     beside: bool,
+    /// What holds the other sender back
+    #[arg(long, value_parser = control, default_value = "cubic")]
+    other: Control,
     /// With `drawn`: the links that miss a promise only
     #[arg(long)]
     misses: bool,
@@ -47,13 +51,18 @@ struct Arguments {
 fn control(name: &str) -> Result<Control, String> {
     match name {
         "segue" => Ok(Control::Segue),
+        "background" => Ok(Control::Background),
         "cubic" => Ok(Control::Cubic),
-        _ => Err("segue or cubic".to_owned()),
+        "bbr" => Ok(Control::Bbr),
+        _ => Err("segue, background, cubic or bbr".to_owned()),
     }
 }
 
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments = Arguments::parse();
+    if let Some(count) = arguments.drawn.filter(|_| arguments.beside) {
+        return drawn_beside(&arguments, count);
+    }
     if let Some(count) = arguments.drawn {
         return drawn(&arguments, count);
     }
@@ -90,11 +99,12 @@ fn beside(arguments: &Arguments) -> Result<(), Box<dyn Error>> {
                         control,
                         up: Some(Duration::from_secs(from)),
                         down: None,
+                        until: None,
                     };
                     let scenario = Scenario {
                         up: lane.clone(),
                         down: lane,
-                        flows: vec![flow(arguments.control, ours), flow(Control::Cubic, theirs)],
+                        flows: vec![flow(arguments.control, ours), flow(arguments.other, theirs)],
                         time: Duration::from_secs(arguments.seconds),
                         from: Duration::from_secs(10),
                         pauses: None,
@@ -123,6 +133,36 @@ fn lane(arguments: &Arguments, (rate, rtt, queue): (u64, u64, u64)) -> LaneSpec 
         loss: arguments.loss,
         jitter: Duration::ZERO,
     }
+}
+
+/// Links without losses by chance, which alone would keep the other sender from the link.
+fn drawn_beside(arguments: &Arguments, count: u64) -> Result<(), Box<dyn Error>> {
+    println!("| seed |     KB/s |  rtt | queue | ours first | theirs first |");
+    println!("|-----:|---------:|-----:|------:|-----------:|-------------:|");
+    let mut shares = Vec::new();
+    for seed in arguments.seed..arguments.seed + count {
+        let link = DrawnLink { loss: 0, ..DrawnLink::draw(seed, false) };
+        let share = |is_first| link.share_beside(seed, arguments.other, is_first);
+        let (first, last) = (share(true)?, share(false)?);
+        shares.extend([first, last]);
+        println!(
+            "| {seed:>4} | {:>8.1} | {:>4} | {:>5} | {first:>10.2} | {last:>12.2} |",
+            link.rate as f64 / 1024.0,
+            link.trip.as_millis(),
+            link.queue.as_millis()
+        );
+    }
+    let within = |least: f64, most: f64| {
+        shares.iter().filter(|share| (least..=most).contains(*share)).count()
+    };
+    println!(
+        "\nof {} shares {} are 0.25 to 0.75, {} less than 0.1, {} more than 0.9",
+        shares.len(),
+        within(0.25, 0.75),
+        within(0.0, 0.1),
+        within(0.9, 1.0)
+    );
+    Ok(())
 }
 
 fn drawn(arguments: &Arguments, count: u64) -> Result<(), Box<dyn Error>> {
@@ -155,7 +195,12 @@ fn line(
 ) -> Result<String, Box<dyn Error>> {
     let lane = lane(arguments, (rate, rtt, queue));
     let begin = Duration::from_secs(1);
-    let flow = Flow { control: arguments.control, up: Some(begin), down: both.then_some(begin) };
+    let flow = Flow {
+        control: arguments.control,
+        up: Some(begin),
+        down: both.then_some(begin),
+        until: None,
+    };
     let scenario = Scenario {
         up: lane.clone(),
         down: lane,

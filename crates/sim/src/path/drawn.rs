@@ -68,19 +68,51 @@ impl DrawnLink {
         }
     }
 
-    /// Sends over it for a while, and judges.
-    pub fn judge(self, seed: u64) -> Result<Verdict, Box<dyn std::error::Error>> {
+    fn lane(self) -> LaneSpec {
         let queue = u128::from(self.rate) * self.queue.as_micros() / 1_000_000;
-        let lane = LaneSpec {
+        LaneSpec {
             rates: vec![(Duration::ZERO, self.rate)],
             delays: vec![(Duration::ZERO, self.trip / 2)],
-            queue: u64::try_from(queue)?.max(4 * PACKET),
+            queue: u64::try_from(queue).unwrap_or(u64::MAX).max(4 * PACKET),
             loss: self.loss,
             jitter: Duration::ZERO,
+        }
+    }
+
+    /// Our share of what arrives beside another sender, who begins before us or after us.
+    pub fn share_beside(
+        self,
+        seed: u64,
+        other: Control,
+        is_first: bool,
+    ) -> Result<f64, Box<dyn std::error::Error>> {
+        let flow = |control, is_first| {
+            let begin = Duration::from_secs(if is_first { 1 } else { 7 });
+            Flow { control, up: Some(begin), down: None, until: None }
         };
+        let time = Duration::from_secs((4 * BYTES / self.rate).clamp(40, 130));
+        let scenario = Scenario {
+            up: self.lane(),
+            down: self.lane(),
+            flows: vec![flow(Control::Segue, is_first), flow(other, !is_first)],
+            time,
+            from: Duration::from_secs(15),
+            pauses: None,
+        };
+        let outcome = super::run(&scenario, seed)?;
+        Ok(outcome.up[0] as f64 / outcome.up.iter().sum::<u64>().max(1) as f64)
+    }
+
+    /// Sends over it for a while, and judges.
+    pub fn judge(self, seed: u64) -> Result<Verdict, Box<dyn std::error::Error>> {
+        let lane = self.lane();
         let begin = Duration::from_millis(1000);
-        let flow =
-            Flow { control: Control::Segue, up: Some(begin), down: self.both.then_some(begin) };
+        let flow = Flow {
+            control: Control::Segue,
+            up: Some(begin),
+            down: self.both.then_some(begin),
+            until: None,
+        };
         let time = Duration::from_secs((BYTES / self.rate).clamp(24, 60));
         let scenario = Scenario {
             up: lane.clone(),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use quinn_proto::congestion::CubicConfig;
+use quinn_proto::congestion::{BbrConfig, CubicConfig};
 use quinn_proto::{
     ClientConfig, Connection, ConnectionHandle, DatagramEvent, Dir, Endpoint, EndpointConfig,
     Event, ServerConfig, StreamEvent, StreamId, Transmit, TransportConfig, VarInt,
@@ -15,15 +15,19 @@ use rcgen::{CertificateParams, KeyPair, PKCS_ED25519, SerialNumber};
 use rustls::RootCertStore;
 use rustls::pki_types::PrivatePkcs8KeyDer;
 use segue_rpc::congestion::{Factory, Room, Shared, Stamps, acks};
-use segue_rpc::dialing;
+use segue_rpc::{dialing, name_connections};
 
 /// What holds a sender back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Control {
     /// Segue's law, and no more handed to QUIC than it can send.
     Segue,
+    /// The same, behind all others: the mount option `link=background`.
+    Background,
     /// TCP's usual one, as QUIC has it, which is given all there is.
     Cubic,
+    /// The other one that is common, in the same way.
+    Bbr,
 }
 
 const NAME: &str = "server";
@@ -40,8 +44,9 @@ pub(crate) struct Host {
     handle: Option<ConnectionHandle>,
     connection: Option<Connection>,
     control: Control,
-    /// Sends for ever from then on, once connected.
+    /// Sends from then on, once connected, and until then.
     bulk_from: Option<Instant>,
+    bulk_until: Option<Instant>,
     /// And what it may still take.
     bulk: Option<(StreamId, u64)>,
     /// When each question was asked.
@@ -82,10 +87,13 @@ impl Keys {
             .receive_window(VarInt::from_u32(WINDOW))
             .send_window(u64::from(WINDOW));
         match control {
-            Control::Segue => transport.congestion_controller_factory(Arc::new(Factory)),
+            Control::Segue | Control::Background => {
+                transport.congestion_controller_factory(Arc::new(Factory))
+            }
             Control::Cubic => {
                 transport.congestion_controller_factory(Arc::new(CubicConfig::default()))
             }
+            Control::Bbr => transport.congestion_controller_factory(Arc::new(BbrConfig::default())),
         };
         let transport = Arc::new(transport);
         server.transport_config(transport.clone());
@@ -128,13 +136,21 @@ impl Host {
         now: Instant,
     ) -> Host {
         let seed = Some([u8::try_from(address.port() % 256).unwrap_or(0); 32]);
-        let config = if server.is_some() { EndpointConfig::default() } else { dialing() };
+        let config = match server {
+            Some(_) => {
+                let mut config = EndpointConfig::default();
+                name_connections(&mut config);
+                config
+            }
+            None => dialing(),
+        };
         Host {
             endpoint: Endpoint::new(Arc::new(config), server, true, seed),
             handle: None,
             connection: None,
             control,
             bulk_from: None,
+            bulk_until: None,
             bulk: None,
             asked: BTreeMap::new(),
             to_ask: Vec::new(),
@@ -147,9 +163,10 @@ impl Host {
         }
     }
 
-    /// Sends for ever from then on.
-    pub(crate) fn send_bulk(&mut self, from: Instant) {
+    /// Sends for ever from then on, or until then.
+    pub(crate) fn send_bulk(&mut self, from: Instant, until: Option<Instant>) {
         self.bulk_from = Some(from);
+        self.bulk_until = until;
     }
 
     /// Asks a question as soon as there is room.
@@ -281,14 +298,18 @@ impl Host {
             return;
         }
         let shared = match self.control {
-            Control::Segue => Shared::from(connection.congestion_state().clone_box()),
-            Control::Cubic => None,
+            Control::Segue | Control::Background => {
+                Shared::from(connection.congestion_state().clone_box())
+            }
+            Control::Cubic | Control::Bbr => None,
         };
         if let Some(shared) = &shared {
+            shared.flight().set_background(now, self.control == Control::Background);
             self.write_stamp(now, shared);
         }
         self.write_questions(now, shared.as_deref());
-        if self.bulk_from.is_some_and(|from| now >= from) {
+        let is_over = self.bulk_until.is_some_and(|until| now >= until);
+        if self.bulk_from.is_some_and(|from| now >= from) && !is_over {
             self.write_bulk(now, shared.as_deref());
         } else if let Some(shared) = &shared {
             shared.flight().handle_idle();

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::others::{Cubic, Others};
-use super::{Law, Phase, Round, Trip, time_for};
+use super::{Law, Phase, Round, TARGET, Trip, time_for};
 
 /// After so many drains in a row that found others we yield for a while: two senders with this law
 /// may take each other for one of TCP's kind.
@@ -11,6 +11,10 @@ const FOUND_MAX: u32 = 3;
 
 /// Two drains so far apart that find the same show a longer path: others' queue changes.
 const APART: Duration = Duration::from_secs(1);
+
+/// So many looks in a row after the first, of 5 s each, show a longer path to who stays behind. The
+/// queue of a sender of TCP's kind stays the same for some seconds only.
+const LOOKS_SAME: u32 = 5;
 
 /// Why the queue is drained, and so what it means if it stays.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -54,6 +58,7 @@ impl Law {
         self.period_since = now;
         let queued = self.base().unwrap_or_default() + self.ours_at_most();
         match (why, least.time > queued) {
+            (_, true) if self.is_background => self.stay_behind(now, least),
             (Why::Period, true) => {
                 self.begin_to_compete(now, Others { longer: least, at: now, found: 0 });
             }
@@ -75,10 +80,27 @@ impl Law {
         self.base = Some(Trip { time: trip.time.min(most), ..trip });
     }
 
+    /// Others fill the queue, and go first. Who yields has no queue of its own, so each look tells
+    /// the path with theirs.
+    fn stay_behind(&mut self, now: Instant, longer: Trip) {
+        let new = Others { longer, at: now, found: 0 };
+        let others = self.behind.filter(|others| self.is_path(*others, longer)).unwrap_or(new);
+        self.behind = Some(Others { found: others.found + 1, ..others });
+        if others.found >= LOOKS_SAME {
+            self.base = Some(longer);
+            self.behind = None;
+        }
+    }
+
+    /// True if a drain found what another did.
+    fn is_path(&self, others: Others, longer: Trip) -> bool {
+        longer.time.abs_diff(others.longer.time) <= TARGET / 2
+    }
+
     /// A drain beside others found the queue again. Others' queue changes, a longer path does not.
     fn find_again(&mut self, now: Instant, window: u64, mut others: Others, longer: Trip) {
         if now.saturating_duration_since(others.at) >= APART {
-            if longer.time.abs_diff(others.longer.time) <= self.target / 2 {
+            if self.is_path(others, longer) {
                 self.base = Some(longer);
                 return;
             }

@@ -7,6 +7,8 @@ use super::{Law, PACKETS_START, Phase, Round, Trip, bytes_in, scaled, since, tim
 
 /// The time for which another sender's queue is filled as well.
 const COMPETE: Duration = Duration::from_secs(20);
+/// How often who stays behind others looks for the end of their queue.
+const LOOK: Duration = Duration::from_secs(5);
 /// The highest rate is reduced each so long, by a part: to a half within 12 s.
 const PEAK_FOR: Duration = Duration::from_millis(500);
 /// A rate that differs by less than this part is the same.
@@ -89,7 +91,8 @@ impl Law {
 
     /// Takes in the length of the queue in a round. `is_reduced`: ours would have become shorter.
     pub(super) fn handle_queue(&mut self, now: Instant, queue: Duration, is_reduced: bool) {
-        if is_reduced && queue > self.ours_at_most() {
+        let is_looked = self.is_background && since(now, self.period_since) < LOOK;
+        if is_reduced && queue > self.ours_at_most() && !is_looked {
             self.drain(now, Why::Period);
         }
     }

@@ -11,7 +11,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::{Law, Phase, scaled, since, time_for};
+use super::{Law, Phase, per_second, scaled, since, time_for};
 use crate::congestion::flight::stamp_period;
 use crate::congestion::stamps::Echo;
 
@@ -104,6 +104,12 @@ impl Pace {
 }
 
 impl Law {
+    /// Who stays behind others sends a packet each delay all the same: else nothing would tell when
+    /// they have gone.
+    fn least_pace(&self, delay: Duration) -> u64 {
+        if self.is_background { per_second(self.packet(), delay) } else { 0 }
+    }
+
     /// Takes in what the other side tells of our packets.
     pub(super) fn steer(&mut self, now: Instant, wait: Duration, Echo { trip, rate, .. }: Echo) {
         let Some(rate) = rate.map(|rate| rate.min(BELIEVED * self.acked())) else { return };
@@ -137,7 +143,7 @@ impl Law {
         let missing = goal.as_secs_f64() - wait.as_secs_f64();
         let step = missing / (delays * delay.as_secs_f64()) * doublings.exp2();
         let step = step.clamp(-STEP, STEP);
-        let pace = scaled(rate, 1.0 + step);
+        let pace = scaled(rate, 1.0 + step).max(self.least_pace(delay));
         self.pace.pace = Some(match self.pace.pace {
             Some(before) if !is_full && step > 0.0 => before.max(pace),
             Some(before) => pace.clamp(before - before / 4, before + before / 4),
