@@ -3,6 +3,7 @@
 //! It talks to mounted paths and to the `segue` program only, so it measures any file system. The
 //! hosts, links and file systems that it runs them on are those of the test bed, `segue_bed`.
 
+pub mod beside;
 pub mod contention;
 pub mod edit_big;
 pub mod floor;

@@ -35,6 +35,9 @@ pub enum Unit {
     /// 2^10 bytes on a link.
     #[serde(rename = "KB")]
     Kilobytes,
+    /// A hundredth of what there is.
+    #[serde(rename = "percent")]
+    Percent,
 }
 
 impl Unit {
@@ -47,6 +50,7 @@ impl Unit {
             Unit::Milliseconds => "milliseconds",
             Unit::MegabytesHeld => "MB",
             Unit::Kilobytes => "KB",
+            Unit::Percent => "percent",
         }
     }
 

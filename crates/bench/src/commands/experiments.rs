@@ -1,5 +1,6 @@
 //! The experiments of `segue-bench run`: each has its name, its line in the list, and its function.
 
+use segue_bench::beside;
 use segue_bench::contention::{self, Experiment as Contention};
 use segue_bench::edit_big;
 use segue_bench::fuse_floor::{self, Variant};
@@ -52,7 +53,7 @@ impl Experiment {
 }
 
 /// All of them, in the order of the list.
-pub(super) static EXPERIMENTS: [Experiment; 17] = [
+pub(super) static EXPERIMENTS: [Experiment; 18] = [
     Experiment {
         name: FUSE_FLOOR,
         about: "the cost of FUSE itself, by binding and by kind of request",
@@ -77,6 +78,11 @@ pub(super) static EXPERIMENTS: [Experiment; 17] = [
         name: edit_big::NAME,
         about: "the bytes on the wire for a change of 1 KB in a large file",
         run: run_edit_big,
+    },
+    Experiment {
+        name: beside::NAME,
+        about: "a mount's share of a link beside another program's TCP",
+        run: run_beside,
     },
     Experiment {
         name: transport::NAME,
@@ -141,6 +147,19 @@ fn run_edit_big(run: &Arguments) -> Table {
     let plan = edit_big::Plan {
         systems: run.systems(edit_big::NAME, edit_big::system)?,
         megabytes: run.megabytes.clone(),
+        repeats: run.repeats(),
+        scale: run.scale(1.0)?,
+        limit: run.limit(LIMIT),
+    };
+    plan.run(&run.out, run.context()?).map_err(text)
+}
+
+fn run_beside(run: &Arguments) -> Table {
+    let all = || beside::System::ALL.to_vec();
+    let systems =
+        if run.has_peers() { run.systems(beside::NAME, beside::System::named)? } else { all() };
+    let plan = beside::Plan {
+        systems,
         repeats: run.repeats(),
         scale: run.scale(1.0)?,
         limit: run.limit(LIMIT),

@@ -12,8 +12,9 @@ const SEGUE: &str = "segue";
 type Outcome = fn(&[Value]) -> String;
 
 /// Experiments that sum themselves up, by name; the others are workloads.
-const OUTCOMES: [(&str, Outcome); 16] = [
+const OUTCOMES: [(&str, Outcome); 17] = [
     ("atp-latency", atp_latency),
+    ("beside", shares),
     ("dense", dense),
     ("edit-big", edit_big),
     ("fuse-floor", fuse_floor),
@@ -193,6 +194,21 @@ fn storm(lines: &[Value]) -> String {
     };
     let ways = listed(distinct(lines, "system").into_iter().map(of));
     if ways.is_empty() { ways } else { format!("files made a second: {ways}") }
+}
+
+/// The least and the most of each system's shares.
+fn shares(lines: &[Value]) -> String {
+    let of = |system: String| {
+        let tests = distinct(lines, "test").into_iter();
+        let shares = tests
+            .filter_map(|test| middle(lines, &[("test", &test), ("system", &system)], "figure"));
+        let shares: Vec<f64> = shares.collect();
+        let (least, most) =
+            (shares.iter().copied().reduce(f64::min)?, shares.into_iter().reduce(f64::max)?);
+        Some(format!("`{system}` {} to {}", figure(least), figure(most)))
+    };
+    let systems = listed(distinct(lines, "system").into_iter().map(of));
+    if systems.is_empty() { systems } else { format!("percent of the link: {systems}") }
 }
 
 /// For each size of file, the dearest change of each system.
