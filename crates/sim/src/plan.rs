@@ -77,6 +77,9 @@ pub enum Bug {
     ServerForgetsGone,
     /// A client does not count its lease while its host sleeps.
     ClientSleepsOnLease,
+    /// A client's kernel uses what it was told until its lifetime ends, whatever becomes of the
+    /// lease and the session.
+    ClientKeepsTold,
     /// A client puts fetched bytes into files that have another version by then.
     ClientFillsStale,
     /// A client does not log that a change of a file failed half-way.
@@ -138,6 +141,7 @@ impl Bug {
                 | Bug::ServerCountsUnheard
                 | Bug::ClientResumesAll
                 | Bug::ServerPromisesRepeated
+                | Bug::ClientKeepsTold
         )
     }
 

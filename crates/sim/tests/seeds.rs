@@ -550,6 +550,12 @@ fn a_client_that_keeps_promises_for_ever_is_found() {
     assert_found(Bug::ClientKeepsPromises, 60, "believed");
 }
 
+/// It takes nothing back when the lease or the session ends, and when its host slept.
+#[test]
+fn a_kernel_that_keeps_what_it_was_told_is_found() {
+    assert_found(Bug::ClientKeepsTold, 60, "the kernel shows");
+}
+
 #[test]
 fn a_client_that_believes_answers_behind_breaks_is_found() {
     assert_found(Bug::ClientForgetsBreaks, 300, "believed");

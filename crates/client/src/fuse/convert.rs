@@ -30,7 +30,7 @@ pub(super) fn empty(result: Result<(), Refusal>) -> Outcome {
 
 /// An inode that a name was made for.
 pub(super) fn made(mount: &Shared, result: Result<Attr, Refusal>) -> Outcome {
-    outcome(result, |found| Answer::Entry(entry(&found, mount.kernel.numbered(found.ino))))
+    outcome(result, |found| Answer::Entry(entry(&found, mount.kernel.made(found.ino))))
 }
 
 /// Attributes of what the kernel calls `node`.
@@ -38,6 +38,14 @@ pub(super) fn attributes(mount: &Shared, node: u64, result: Result<Attr, Refusal
     outcome(result, |found| {
         let (found, ttl) = mount.kernel.as_seen(node, found);
         Answer::Attr(attr(&found), ttl)
+    })
+}
+
+/// The same after a change of them: the kernel takes them in whatever it forgot meanwhile.
+pub(super) fn changed(mount: &Shared, node: u64, result: Result<Attr, Refusal>) -> Outcome {
+    outcome(result, |found| {
+        let (found, ttl) = mount.kernel.as_seen(node, found);
+        Answer::Attr(attr(&found), mount.kernel.within_lease(ttl))
     })
 }
 

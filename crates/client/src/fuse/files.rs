@@ -45,7 +45,7 @@ pub(super) async fn create(
         Ok((found, node, file))
     };
     outcome(result.await, |(found, node, file)| {
-        let (_, ttl) = mount.kernel.numbered(found.ino);
+        let (_, ttl) = mount.kernel.made(found.ino);
         Answer::Created(entry(&found, (node, ttl)), opened(file))
     })
 }

@@ -7,7 +7,7 @@ use segue_core::nouns::{Caller, Dentry, Ino, Name, NewNode, SetAttr};
 use segue_core::refusal::Refusal;
 use segue_fuse::{Answer, Call, Outcome, SetTime};
 
-use super::convert::{self, attributes, empty, entry, made, node, outcome, time};
+use super::convert::{self, changed, empty, entry, made, node, outcome, time};
 use crate::mount::{Creation, Shared, SizeChange};
 
 type Given<T> = Result<T, Refusal>;
@@ -38,7 +38,7 @@ pub(super) async fn set_attr(
         times_now: is_now(asked.atime) && is_now(asked.mtime),
     };
     let through = SizeChange { open: asked.handle.is_some(), kills_set_ids: asked.kill_suidgid };
-    let changed = async {
+    let result = async {
         if let Some(size) = asked.size {
             mount.truncate(ino, size, through, caller.clone()).await?;
         }
@@ -47,8 +47,8 @@ pub(super) async fn set_attr(
         }
         mount.getattr(ino).await
     };
-    let changed = changed.await;
-    attributes(&mount, node, changed)
+    let result = result.await;
+    changed(&mount, node, result)
 }
 
 /// What SYMLINK, MKNOD and MKDIR are to make.

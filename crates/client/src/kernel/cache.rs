@@ -6,7 +6,7 @@
 //! Names and data have a thread each. Having a name looked up again takes the directory's lock,
 //! which a request may hold that waits here until data are forgotten.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,15 +18,22 @@ use segue_core::host::action::TakenBack;
 use segue_core::nouns::{Dentry, Ino, Name};
 use segue_fuse::Notifier;
 use segue_fuse::abi::init;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
-use super::Told;
+use super::{TAKEN_IN, Told};
 use crate::host::SharedHost;
 use crate::rank::Ranked;
 
 /// Names are looked up again one by one if that does not take longer.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// The same if it is all of them.
+const PATIENCE_WITH_ALL: Duration = Duration::from_secs(2);
+/// A process to which an answer was given has usually run so long after it.
+const RUN: Duration = Duration::from_millis(10);
+/// The attributes of more inodes are forgotten on a thread of their own.
+const FEW: usize = 256;
 /// So often it is looked whether the kernel has taken in an answer.
 const LOOK: Duration = Duration::from_millis(1);
 /// From this version of its protocol on the kernel can have all names looked up again (Linux 6.17).
@@ -35,7 +42,7 @@ const EPOCHS: u32 = 44;
 /// The way to the threads.
 pub(crate) struct KernelCache {
     data: Orders<Ino>,
-    names: Orders<(Ino, Name)>,
+    names: Arc<Orders<(Ino, Name)>>,
     notifier: Arc<OnceLock<Notifier>>,
     host: Arc<SharedHost>,
     /// Directories of which the kernel may keep the listing.
@@ -123,7 +130,7 @@ impl KernelCache {
         let notifier = Arc::<OnceLock<_>>::default();
         let cache = KernelCache {
             data: tell_data,
-            names: tell_names,
+            names: Arc::new(tell_names),
             notifier: Arc::clone(&notifier),
             host: Arc::clone(host),
             listings: Ranked::leaf(BTreeMap::new()),
@@ -193,20 +200,24 @@ impl KernelCache {
 
     /// The same of the kernel's inodes. Returns those of which it was told in answers that it has
     /// not taken in yet: their attributes would be known afterwards.
-    fn forget_attributes_of(&self, mut nodes: Vec<u64>) -> Vec<u64> {
+    fn forget_attributes_of(&self, nodes: Vec<u64>) -> Vec<u64> {
         // Without a mount there is no cache.
         let Some(notifier) = self.notifier.get() else { return Vec::new() };
-        nodes.retain(|node| match notifier.invalidate_attributes(*node) {
-            Ok(()) => false,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                self.host.lock().nodes().is_told(*node)
-            }
-            Err(error) => {
-                tracing::debug!("forget the attributes of node {node}: {error}");
-                false
-            }
-        });
-        nodes
+        forget_attributes(&self.host, notifier, nodes)
+    }
+
+    /// The same of many, while other tasks go on.
+    async fn forget_attributes_of_many(&self, nodes: Vec<u64>) -> Vec<u64> {
+        let Some(notifier) = self.notifier.get().filter(|_| nodes.len() > FEW).cloned() else {
+            return self.forget_attributes_of(nodes);
+        };
+        let host = Arc::clone(&self.host);
+        let forgetting =
+            tokio::task::spawn_blocking(move || forget_attributes(&host, &notifier, nodes));
+        forgetting.await.unwrap_or_else(|error| {
+            tracing::error!("the kernel may use old attributes for a while: {error}");
+            Vec::new()
+        })
     }
 
     /// Has the kernel forget the attributes of these of its inodes as soon as it has taken in the
@@ -233,7 +244,10 @@ impl KernelCache {
     /// which kernels before Linux 6.2 do not know: see [`KernelCache::keeps_places`].
     pub(crate) fn forget_name(&self, parent: Ino, name: Name) {
         self.forget_listing(parent);
+        let mut late = self.told.names_within(TAKEN_IN, |ino| ino == parent);
+        late.retain(|(_, told)| *told == name);
         self.names.give((parent, name));
+        self.forget_later(late);
     }
 
     /// Held while an answer is made and given, so that [`KernelCache::answers_given`] waits for it.
@@ -267,21 +281,32 @@ impl KernelCache {
     /// Has the kernel forget attributes and names. This host uses its own copies of them no more.
     /// Returns when the kernel uses none of them.
     pub(crate) async fn take_back(&self, taken: TakenBack) {
-        let TakenBack { inodes, mut names, places, all_names } = taken;
+        let (began, everything) = (Instant::now(), taken.everything);
+        let TakenBack { inodes, mut names, places, all_names, .. } = taken;
         if self.keeps_places() {
             names.extend(places);
         }
         // Brief: answers are made without waiting.
         self.answers_given();
-        inodes.iter().for_each(|ino| self.forget_listing(*ino));
-        let nodes = inodes.iter().flat_map(|ino| known(&self.host, *ino)).collect();
-        let untaken = self.forget_attributes_of(nodes);
-        for Dentry { parent, name } in names {
-            self.forget_name(parent, name);
-        }
+        let concerned: BTreeSet<Ino> = inodes.into_iter().collect();
+        let (nodes, patience): (Vec<u64>, _) = match everything {
+            true => {
+                self.forget_all_listings();
+                (self.host.lock().nodes().known().collect(), PATIENCE_WITH_ALL)
+            }
+            false => {
+                concerned.iter().for_each(|ino| self.forget_listing(*ino));
+                (concerned.iter().flat_map(|ino| known(&self.host, *ino)).collect(), PATIENCE)
+            }
+        };
+        let count = [nodes.len(), names.len()];
+        names.into_iter().for_each(|Dentry { parent, name }| self.names.give((parent, name)));
+        let untaken = self.forget_attributes_of_many(nodes).await;
         // A directory is locked while somebody waits for an answer about it, and the connection
         // that the answer is to come over may wait for this.
-        let is_done = timeout(PATIENCE, self.names.done()).await.is_ok();
+        let left = patience.saturating_sub(began.elapsed());
+        let mut is_done = timeout(left.max(LOOK), self.names.done()).await.is_ok();
+        is_done &= self.forget_late_names(|ino| everything || concerned.contains(&ino)).await;
         self.forget_untaken(untaken).await;
         if all_names || !is_done {
             self.forget_all_names();
@@ -289,6 +314,45 @@ impl KernelCache {
         if !is_done && !self.can_be_told_for_long() {
             self.names.done().await;
         }
+        if everything {
+            let (took, [inodes, names]) = (began.elapsed(), count);
+            tracing::debug!(
+                inodes,
+                names,
+                ?took,
+                is_done,
+                "all that the kernel knew is taken back"
+            );
+        }
+    }
+
+    /// Has names forgotten once more when the kernel has surely taken in what it was told of them.
+    fn forget_later(&self, late: Vec<(Ino, Name)>) {
+        // Without a runtime the mount is ending.
+        if let (false, Ok(runtime)) = (late.is_empty(), Handle::try_current()) {
+            let names = Arc::clone(&self.names);
+            runtime.spawn(async move {
+                sleep(TAKEN_IN).await;
+                late.into_iter().for_each(|name| names.give(name));
+            });
+        }
+    }
+
+    /// Has names forgotten again that the kernel may have taken in after they were forgotten: it
+    /// was told of them just before. False if that takes too long.
+    async fn forget_late_names(&self, concerned: impl Fn(Ino) -> bool) -> bool {
+        let late = self.told.names_within(TAKEN_IN, &concerned);
+        if late.is_empty() {
+            return true;
+        }
+        let latest = self.told.names_within(RUN, &concerned);
+        self.forget_later(late);
+        if latest.is_empty() {
+            return true;
+        }
+        sleep(RUN).await;
+        latest.into_iter().for_each(|name| self.names.give(name));
+        timeout(PATIENCE, self.names.done()).await.is_ok()
     }
 
     /// True if who works in a directory can still tell where it is when its name is to be looked up
@@ -321,6 +385,18 @@ impl KernelCacheThreads {
             }
         })
     }
+}
+
+fn forget_attributes(host: &SharedHost, notifier: &Notifier, mut nodes: Vec<u64>) -> Vec<u64> {
+    nodes.retain(|node| match notifier.invalidate_attributes(*node) {
+        Ok(()) => false,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => host.lock().nodes().is_told(*node),
+        Err(error) => {
+            tracing::debug!("forget the attributes of node {node}: {error}");
+            false
+        }
+    });
+    nodes
 }
 
 /// All that the kernel may know `ino` by.

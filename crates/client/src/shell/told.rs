@@ -1,6 +1,6 @@
-//! What the kernel was told, for as long as the server's promises hold; and taking it back when
-//! they end earlier: with another connection, and with a sleep, during which its clock stands
-//! still.
+//! What the kernel was told, for longer than the server's promises surely hold; and taking it back
+//! before they end: with another connection, and after a sleep, during which its clock stands
+//! still. The host notices the end of the lease.
 
 use std::sync::{Arc, OnceLock, Weak};
 
@@ -63,12 +63,12 @@ impl AtHello {
 
 impl Shell {
     /// From now on the server's promises end before another connection says hello; and the kernel
-    /// is told for as long as they hold, if it can be made to forget all of it at any time.
+    /// is told for long, if it can be made to forget all of it at any time.
     pub(crate) fn tell_for_long(self: &Arc<Self>, at_hello: &AtHello) {
         // Nobody else sets it.
         at_hello.0.set(Arc::downgrade(self)).ok();
         if self.kernel.cache.can_be_told_for_long() {
-            self.host.lock().tell_for_the_lease();
+            self.host.lock().tell_for_long();
         }
     }
 

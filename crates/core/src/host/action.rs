@@ -217,6 +217,8 @@ pub enum Action {
 /// Attributes and names that the kernel was told, and may not use any more.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TakenBack {
+    /// Attributes of all inodes that the kernel knows.
+    pub everything: bool,
     /// Attributes of these.
     pub inodes: Vec<Ino>,
     /// These names.

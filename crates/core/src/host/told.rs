@@ -93,8 +93,8 @@ impl Host {
 /// What the kernel knows.
 impl Host {
     /// The kernel is told when a promise ends, so it may keep answers for as long as one holds.
-    pub fn tell_for_the_lease(&mut self) {
-        self.tree.tell_for_the_lease();
+    pub fn tell_for_long(&mut self) {
+        self.tree.tell_for_long();
     }
 
     /// An answer tells the kernel all that `directory` names.
@@ -105,16 +105,19 @@ impl Host {
     /// An answer tells the kernel of `node`.
     pub fn tell(&mut self, node: u64) {
         self.nodes.tell(node);
+        self.tree.kernel_knows(self.nodes.known().len());
     }
 
     /// The kernel has not taken in the answer that told of `node`, and will not.
     pub fn untold(&mut self, node: u64) {
         self.nodes.untold(node);
+        self.tree.kernel_knows(self.nodes.known().len());
     }
 
     /// The kernel has forgotten that it was told of `node` so many `times`.
     pub fn kernel_forgot(&mut self, node: u64, times: u64) {
         self.nodes.forgotten(node, times);
+        self.tree.kernel_knows(self.nodes.known().len());
     }
 
     /// Maps may write to the container of `ino` from now on.

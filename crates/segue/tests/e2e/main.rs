@@ -36,6 +36,7 @@ mod holes;
 mod hosts;
 mod interrupts;
 mod json;
+mod kernel_caches;
 mod lanes;
 mod levels;
 mod make_run;

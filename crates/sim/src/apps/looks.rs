@@ -29,21 +29,33 @@ impl Mount {
 
     pub(crate) fn getattr(&mut self, ino: Ino) -> Result<Attr, Stop> {
         match self.look(Look::Attr(ino))? {
-            Seen::Attr(attr) => Ok(attr),
+            Seen::Attr(attr) => {
+                self.kernel.attributes(&self.core, ino, self.now);
+                Ok(attr)
+            }
             _ => Err(Refusal::Io.into()),
         }
     }
 
     pub(crate) fn lookup(&mut self, parent: Ino, name: &Name) -> Result<Option<Attr>, Stop> {
         match self.look(Look::Name(Dentry { parent, name: name.clone() }))? {
-            Seen::Name(attr) => Ok(attr),
+            Seen::Name(attr) => {
+                let found = attr.map(|attr| attr.ino).into_iter();
+                found.for_each(|ino| self.kernel.name(&self.core, (parent, name), ino, self.now));
+                Ok(attr)
+            }
             _ => Err(Refusal::Io.into()),
         }
     }
 
     pub(crate) fn list(&mut self, directory: Ino) -> Result<Vec<(Name, Ino)>, Stop> {
         match self.look(Look::Names(directory))? {
-            Seen::Names(names) => Ok(names),
+            Seen::Names(names) => {
+                for (name, ino) in &names {
+                    self.kernel.name(&self.core, (directory, name), *ino, self.now);
+                }
+                Ok(names)
+            }
             _ => Err(Refusal::Io.into()),
         }
     }

@@ -13,7 +13,7 @@ use crate::Violation;
 use crate::client::Mount;
 use crate::server::Server;
 
-const INSTANT: Duration = Duration::from_nanos(1);
+pub(super) const INSTANT: Duration = Duration::from_nanos(1);
 
 /// Checks `mount`, which `is_told` the change of an inode that is on its way to it.
 pub(crate) fn check(
@@ -76,7 +76,11 @@ fn check_since(
 
 /// True if a change of this host made `ino` this, and the host has not heard of that. Here a batch
 /// may arrive a second time after its answer. Over QUIC none does.
-fn is_own(mount: &Mount, server: &Server, (ino, became): (Ino, Option<Version>)) -> bool {
+pub(super) fn is_own(
+    mount: &Mount,
+    server: &Server,
+    (ino, became): (Ino, Option<Version>),
+) -> bool {
     let client = mount.disk.kept.client();
     let mut outcomes = server.ledger.outcomes.iter().filter(|(op, _)| op.client == client);
     outcomes.any(|(op, outcome)| {

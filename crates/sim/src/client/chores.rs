@@ -227,6 +227,21 @@ impl Mount {
         self.start_as(Whose::Connection, Call::Resume { epoch: 1, commit: welcome.commit })
     }
 
+    /// The kernel is to forget all that it was told.
+    pub(crate) fn take_told(&mut self, ended: Ended) -> Result<(), Violation> {
+        self.start_as(Whose::Chore, Call::TakeBack(ended))
+    }
+
+    /// The lease may be about to end. Returns when it is, unless it is renewed.
+    pub(crate) fn lease_ends(&mut self) -> Result<Option<Time>, Violation> {
+        let end = self.core.tree().end_of_lease();
+        if end.is_none_or(|end| end > self.now) {
+            return Ok(end);
+        }
+        self.time_comes()?;
+        Ok(self.core.tree().end_of_lease())
+    }
+
     /// These have changed on the server.
     pub(crate) fn broken(&mut self, inodes: Vec<Ino>) -> Result<(), Violation> {
         self.start_as(Whose::Chore, Call::TakeBack(Ended::Broken(inodes)))?;

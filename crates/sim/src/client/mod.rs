@@ -9,6 +9,7 @@
 //! has been taken in.
 
 mod chores;
+mod kernel;
 mod maps;
 mod merges;
 mod shell;
@@ -25,6 +26,7 @@ use crate::disk::{HostDisk, Kept};
 use crate::plan::Bug;
 use crate::remote::SimRemote;
 use chores::Chores;
+use kernel::Kernel;
 use merges::Merging;
 pub(crate) use shell::{Hearing, Ran};
 
@@ -46,6 +48,7 @@ pub(crate) struct Mount {
     pub(crate) core: Host,
     pub(crate) disk: HostDisk,
     pub(crate) remote: SimRemote,
+    pub(crate) kernel: Kernel,
     pub(crate) now: Time,
     /// The wall clock is ahead by so many seconds.
     pub(crate) ahead: i64,
@@ -99,10 +102,13 @@ impl Mount {
         let settings = Settings { clone_min, batch_max, backed_min, ..Settings::default() };
         core.configure(Settings { backs: true, ..settings });
         bug.and_then(Bug::fault).into_iter().for_each(|fault| core.plant(fault));
+        core.tell_for_long();
+        let kernel = Kernel::new(bug);
         Mount {
             core,
             remote: SimRemote::new(&kept, next_request, bug),
             disk: HostDisk::new(kept, acknowledged, bug),
+            kernel,
             now,
             ahead: 0,
             host_calls: 0,

@@ -181,6 +181,7 @@ impl Mount {
         action: Action,
         bytes: &[u8],
     ) -> Result<Option<Carried>, Violation> {
+        self.kernel.forget(&action);
         match action {
             Action::LogMaps(_, only) => {
                 let logged = self.log_maps(only)?;

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use segue_core::host::call::Ended;
 use segue_core::nouns::Time;
 
 use super::draws::Who;
 use super::{Event, Host, RECONNECT, World};
+use crate::Violation;
 use crate::plan::{Bug, Plan};
 use crate::rng::Rng;
 
@@ -13,6 +15,12 @@ use crate::rng::Rng;
 const SLEEP_MAX: u64 = 90_000;
 /// What was due while a host slept happens in any order within so many milliseconds.
 const WAKING: u64 = 50;
+/// A mount notices a sleep so long after it.
+const NOTICED: Duration = Duration::from_millis(900);
+/// From then on a kernel shows nothing from before a sleep.
+const WIDE_AWAKE: Duration = Duration::from_secs(1);
+/// Taking back takes so long, of the three seconds that it may take at least.
+const TAKING: Duration = Duration::from_millis(2500);
 /// Furthest that a wall clock is set, in seconds.
 const JUMP_MAX: u64 = 400 * 86_400;
 
@@ -27,6 +35,10 @@ pub(super) struct Clock {
     slept: Duration,
     /// Since when it sleeps.
     asleep: Option<Time>,
+    /// When it slept last.
+    woke: Option<Time>,
+    /// It is looked again at its lease.
+    ends_lease: bool,
     /// What was due meanwhile.
     due: Vec<Event>,
 }
@@ -54,6 +66,42 @@ impl Clock {
 }
 
 impl World {
+    /// What the clock of `client`'s kernel shows, by which lifetimes end.
+    pub(super) fn awake_time_of(&self, client: usize) -> Time {
+        self.clocks[client].time(self.now, false)
+    }
+
+    /// True if a program of `client` may read what is checked: in the first second after a sleep
+    /// the kernel may show what was before.
+    pub(super) fn is_wide_awake(&self, client: usize) -> bool {
+        let clock = &self.clocks[client];
+        clock.asleep.is_none() && clock.woke.is_none_or(|woke| self.now.since(woke) >= WIDE_AWAKE)
+    }
+
+    /// A mount notices that its host slept.
+    pub(super) fn notice_sleep(&mut self, client: usize) -> Result<(), Violation> {
+        self.with(client, |apps| apps.mount.take_told(Ended::Slept))?;
+        Ok(())
+    }
+
+    /// Takes back what the kernel of `client` was told if its lease is about to end. Otherwise it
+    /// is looked again when it would be.
+    pub(super) fn end_lease(&mut self, client: usize) -> Result<(), Violation> {
+        self.clocks[client].ends_lease = false;
+        self.with(client, |apps| apps.mount.lease_ends().map(drop))?;
+        Ok(())
+    }
+
+    /// Looks at the lease of `client` again at the time when it would be about to end.
+    pub(super) fn await_end_of_lease(&mut self, client: usize) {
+        let now = self.time_of(client);
+        let Host::Up(apps) = &self.hosts[client] else { return };
+        let Some(end) = apps.mount.core.tree().end_of_lease() else { return };
+        if !std::mem::replace(&mut self.clocks[client].ends_lease, true) {
+            self.after(end.since(now) + TAKING, Event::Lease(client));
+        }
+    }
+
     /// What `client`'s clock shows.
     pub(super) fn time_of(&self, client: usize) -> Time {
         let counts_sleep = self.options.bug != Some(Bug::ClientSleepsOnLease);
@@ -77,6 +125,8 @@ impl World {
     pub(super) fn wake(&mut self, client: usize) {
         let Some(since) = self.clocks[client].asleep.take() else { return };
         self.clocks[client].slept += self.now.since(since);
+        self.clocks[client].woke = Some(self.now);
+        self.after(NOTICED, Event::Woken(client));
         for event in std::mem::take(&mut self.clocks[client].due) {
             let wait = self.draws.millis(Who::Link(client), 0..WAKING);
             self.after(wait, event);
@@ -104,6 +154,8 @@ impl World {
             | Event::Reconnect(client)
             | Event::Tick(client)
             | Event::Note(client)
+            | Event::Lease(client)
+            | Event::Woken(client)
             | Event::Crash(client) => *client,
             _ => return Some(event),
         };

@@ -21,6 +21,7 @@ mod room;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use segue_core::host::call::Ended;
 use segue_core::nouns::{ClientId, Ino, Time};
 use segue_core::wire::Request;
 
@@ -75,6 +76,8 @@ enum Event {
     Thread { client: usize, thread: usize },
     Tick(usize),
     Note(usize),
+    Lease(usize),
+    Woken(usize),
     Part(usize),
     Heal(usize),
     Crash(usize),
@@ -355,6 +358,7 @@ impl World {
             }
             Event::Reconnect(client) => {
                 self.with(client, |apps| {
+                    apps.mount.take_told(Ended::Session)?;
                     let Mount { remote, core, disk, now, .. } = &mut apps.mount;
                     remote.reconnect(core, disk, *now);
                     Ok(())
@@ -364,6 +368,8 @@ impl World {
             Event::Thread { client, thread } => self.thread(client, thread),
             Event::Tick(client) => self.tick(client),
             Event::Note(client) => self.note(client),
+            Event::Lease(client) => self.end_lease(client),
+            Event::Woken(client) => self.notice_sleep(client),
             other => self.fault(other),
         }
     }
@@ -405,15 +411,17 @@ impl World {
         act: impl FnOnce(&mut Apps) -> Result<R, Violation>,
     ) -> Result<Option<R>, Violation> {
         let (now, ahead) = (self.time_of(client), self.clocks[client].ahead);
+        let awake = self.awake_time_of(client);
         let Host::Up(apps) = &mut self.hosts[client] else { return Ok(None) };
         let mount = &mut apps.mount;
-        (mount.now, mount.ahead) = (now, ahead);
+        (mount.now, mount.ahead, mount.kernel.now) = (now, ahead, awake);
         mount.disk.failing.is_full = self.full[client];
         mount.disk.failing.read_errors = self.plan.more.read_errors;
         mount.remote.follow(&mut mount.core, mount.now);
         mount.remote.door.spare = self.options.copies.then(|| id(self.images.clients));
         let result = act(apps)?;
         let mount = &mut apps.mount;
+        mount.kernel.see_changes(&mount.core);
         self.images.look_at(mount, &mut self.server.ledger)?;
         for ino in std::mem::take(&mut mount.disk.filled) {
             clean::check(mount, &self.server.ledger, ino)?;
@@ -442,6 +450,9 @@ impl World {
                     self.after(delay, Event::Request { from, call, request, body });
                 }
             }
+        }
+        if self.options.promises {
+            self.await_end_of_lease(client);
         }
         self.check_promises(client)?;
         Ok(Some(result))

@@ -6,7 +6,7 @@ use segue_core::wire::Reply;
 use super::links::Way;
 use super::{Event, Host, LOOK, RECONNECT, World};
 use crate::Violation;
-use crate::check::{backed, promised};
+use crate::check::{backed, kernel, promised};
 use crate::server::{Holder, Moment, Telling};
 
 impl World {
@@ -27,6 +27,10 @@ impl World {
         };
         match self.options.promises && !self.images.is_twin(client, self.now) {
             true => promised::check(mount, &self.server, self.now, is_on_its_way)
+                .and_then(|()| match self.is_wide_awake(client) {
+                    true => kernel::check(mount, &self.server, self.now, is_on_its_way),
+                    false => Ok(()),
+                })
                 .map_err(|violation| Violation(format!("client {client}: {}", violation.0))),
             false => Ok(()),
         }

@@ -56,8 +56,21 @@ impl Tree {
         }
         let young = self.poll.saturating_sub(now.since(checked));
         let promise = self.nodes.get(&ino).and_then(|node| node.promise);
-        let promised = self.session.holds(promise, checked, now).min(self.longest);
-        young.max(promised)
+        young.max(self.lifetime(self.session.holds(promise, checked, now)))
+    }
+
+    /// The lifetime of an answer of which a promise surely holds for so long.
+    fn lifetime(&self, holds: Duration) -> Duration {
+        let outlives = match self.session.is_limited() {
+            true => None,
+            false => self.outliving.lifetime(holds),
+        };
+        outlives.unwrap_or(holds.min(self.longest))
+    }
+
+    /// The part of a lifetime that is within the lease.
+    pub fn within_lease(&self, lifetime: Duration, now: Time) -> Duration {
+        lifetime.min(self.session.left(now).max(TOLD))
     }
 
     pub(super) fn judge<T>(
@@ -74,24 +87,44 @@ impl Tree {
         }
     }
 
-    /// From now on who asks is told for as long as the server's promises surely hold, and not for
-    /// a second at a time: it will hear of breaks, and that a session is over.
-    pub fn tell_for_the_lease(&mut self) {
+    /// From now on the kernel is told for as long as the server's promises surely hold, or for
+    /// [`LONG`](super::LONG), and not for a second at a time. It will hear of breaks, that a
+    /// session is over, and that a lease is about to be.
+    pub fn tell_for_long(&mut self) {
         self.longest = LEASE;
+        self.outliving.allow();
     }
 
-    /// True if somebody may have been told something in this session, or the one before, that it
+    /// True if the kernel may have been told something in this session, or the one before, that it
     /// would use now.
     pub fn may_be_told(&self, now: Time) -> bool {
-        self.longest > TOLD && self.session.left(now) > Duration::ZERO
+        let is_leased = self.longest > TOLD && self.session.left(now) > Duration::ZERO;
+        is_leased || self.outliving.may_be()
     }
 
-    /// All that somebody may have been told: inodes, and names in directories. It is to be taken
-    /// back: listings are told whole again, or each of their names would be asked for by itself.
-    pub fn take_told(&mut self) -> (Vec<Ino>, Vec<(Ino, Name)>) {
+    /// When all that the kernel was told is to be taken back, unless the lease is renewed.
+    pub fn end_of_lease(&self) -> Option<Time> {
+        let reserve = self.outliving.reserve_to_end()?;
+        Some(Time(self.session.end().0.saturating_sub(reserve)))
+    }
+
+    /// The kernel knows so many inodes.
+    pub(in crate::host) fn kernel_knows(&mut self, inodes: usize) {
+        self.outliving.set_known(inodes);
+    }
+
+    /// All that the kernel was told is being taken back. Returns the names that it may know:
+    /// listings are told whole again, or each of their names would be asked for by itself.
+    pub fn take_told(&mut self) -> Vec<(Ino, Name)> {
+        self.outliving.begin_end();
         self.nodes.values_mut().for_each(|node| node.told = None);
         let names = self.names.iter().filter(|(_, entry)| entry.ino.is_some());
-        (self.nodes.keys().copied().collect(), names.map(|(key, _)| key.clone()).collect())
+        names.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// All that the kernel was told was taken back, or could not be.
+    pub fn told_is_taken(&mut self, is_taken_back: bool) {
+        self.outliving.ended(is_taken_back);
     }
 
     /// True if names that somebody may have been told are not known any more, since this was asked
@@ -165,10 +198,11 @@ impl Tree {
 
     /// Who asked is told all that `directory` names, and for how long it may be used.
     pub fn tell(&mut self, directory: Ino, now: Time) {
-        if let Some(node) = self.nodes.get_mut(&directory)
-            && let Listing::Complete(Some(checked)) = node.listing
-        {
-            node.told = Some([checked, now]);
+        let Some(node) = self.nodes.get(&directory) else { return };
+        let Listing::Complete(Some(checked)) = node.listing else { return };
+        let left = self.left(directory, checked, now);
+        if let Some(node) = self.nodes.get_mut(&directory) {
+            node.told = Some([checked, Time(now.0 + left)]);
         }
     }
 
@@ -176,8 +210,8 @@ impl Tree {
     pub fn is_told(&self, directory: Ino, now: Time) -> bool {
         let Some(node) = self.nodes.get(&directory) else { return false };
         let Listing::Complete(Some(checked)) = node.listing else { return false };
-        let is_usable = |at: Time| now.since(at) < self.left(directory, checked, at);
-        node.told.is_some_and(|[listing, at]| listing == checked && is_usable(at))
+        let is_same = |listing| listing == checked && !self.session.has_changed(directory, checked);
+        node.told.is_some_and(|[listing, until]| is_same(listing) && now < until)
     }
 }
 
@@ -220,7 +254,7 @@ mod tests {
         tree.promised(&tree.as_of(Some(promised), [at(0); 2]));
         tree.tell(Ino(7), at(5000));
         assert!(tree.is_told(Ino(7), at(5999)) && !tree.is_told(Ino(7), at(6000)));
-        assert_eq!(tree.take_told(), (vec![Ino(7)], Vec::new()));
+        assert_eq!(tree.take_told(), []);
         assert!(!tree.is_told(Ino(7), at(5100)), "it was taken back");
         tree.tell(Ino(7), at(5100));
         assert!(tree.is_told(Ino(7), at(5200)));

@@ -204,6 +204,11 @@ impl Nodes {
         self.told.contains_key(&node)
     }
 
+    /// All that the kernel knows, or will once it has taken in the answers that tell of it.
+    pub fn known(&self) -> impl ExactSizeIterator<Item = u64> {
+        self.told.keys().copied()
+    }
+
     /// The kernel has not taken in what told it of `node`, and will not.
     pub fn untold(&mut self, node: u64) {
         self.told.remove(&node);

@@ -116,7 +116,17 @@ impl TrustedSession {
 
     /// How much longer the lease lasts.
     pub(super) fn left(&self, now: Time) -> Duration {
-        Time(self.answered.0 + LEASE).since(now)
+        self.end().since(now)
+    }
+
+    /// When the lease ends, if it is not renewed.
+    pub(super) fn end(&self) -> Time {
+        Time(self.answered.0 + LEASE)
+    }
+
+    /// True if promises end sooner than the lease, because the user wants that.
+    pub(super) fn is_limited(&self) -> bool {
+        self.term.is_some()
     }
 }
 
@@ -130,6 +140,9 @@ impl Tree {
     /// The session with the server is number `session`, which put the last question that was
     /// `answered` then. What was promised to any other counts no more.
     pub fn follow(&mut self, session: u64, answered: Time) {
+        if answered > self.session.answered {
+            self.outliving.renewed();
+        }
         self.session.answered = answered;
         if self.session.number == session {
             return;

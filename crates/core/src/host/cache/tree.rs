@@ -14,6 +14,7 @@ use super::as_of::When;
 use super::lifetime::{Known, TOLD};
 use super::local::Unsettled;
 use super::notes::Unnoted;
+use super::outliving::Outliving;
 use super::promised::{Promise, TrustedSession};
 use super::xattrs::Xattrs;
 use crate::nouns::{Attr, Ino, Kind, Name, Time, Version};
@@ -45,7 +46,8 @@ pub(super) struct NodeEntry {
     pub(super) is_size_lost: bool,
     /// When an outcome last said what it is.
     pub(super) outcome: Option<Time>,
-    /// The listing of the first of these times was told whole at the second, with what it names.
+    /// The listing of the first of these times was told whole, with what it names, and may be used
+    /// until the second.
     pub(super) told: Option<[Time; 2]>,
     /// The latest state of it that the server told while changes of this host were pending, so
     /// that its attributes stayed.
@@ -98,6 +100,8 @@ pub struct Tree {
     pub(super) poll: Duration,
     /// Who asks is told for so long at a time.
     pub(super) longest: Duration,
+    /// What the kernel may have that outlives the lease.
+    pub(super) outliving: Outliving,
     pub(super) limit: usize,
     /// Names are not known any more that somebody may have been told.
     pub(super) has_dropped: bool,
@@ -159,6 +163,7 @@ impl Tree {
         Tree {
             poll: Duration::ZERO,
             longest: TOLD,
+            outliving: Outliving::default(),
             limit,
             has_dropped: false,
             session: TrustedSession::default(),

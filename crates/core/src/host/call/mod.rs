@@ -380,6 +380,8 @@ struct SoFar {
     inner_failed: Option<Refusal>,
     /// The action that it is for was carried out.
     is_carried: bool,
+    /// It takes back all that the kernel was told.
+    takes_all: bool,
     settling: Settling,
     sending: Sending,
     merging: Merging,

@@ -1,7 +1,8 @@
 //! The server's promises: their lease, their end, and the next connection [MFS 2.1].
 //!
 //! ```text
-//!   a break, another session, a sleep ─▶ TakeBack: host and kernel forget promised state
+//!   a break, another session, a sleep, the end of the lease
+//!                                      ─▶ TakeBack: host and kernel forget promised state
 //!                                           └▶ Follow: open files are asked for again
 //!   another connection ─▶ Resume: the promises of the last one, but for changed inodes
 //!   time ─▶ Renew: the lease          ─▶ KeepRemoved: open files that others removed
@@ -36,6 +37,8 @@ pub enum Ended {
     Broken(Vec<Ino>),
     /// The session ends: another connection is being made.
     Session,
+    /// The lease is about to end, and the kernel's lifetimes end later.
+    Lease,
     /// This host slept. The kernel's clock stood still, so its lifetimes would end too late.
     Slept,
 }
@@ -45,6 +48,8 @@ pub enum Ended {
 pub(in crate::host) struct Keeping {
     /// The lease is being renewed.
     is_renewing: bool,
+    /// The kernel's state is being taken back, because the lease is about to end.
+    is_ending: bool,
     /// It is not renewed before.
     next_renewal: Time,
     /// Removed files are asked for then.
@@ -62,8 +67,9 @@ impl Host {
         let released = self.queue.next_release();
         let renewed = self.tree.renewal().filter(|_| !self.keeping.is_renewing);
         let renewed = renewed.map(|at| at.max(self.keeping.next_renewal));
+        let ends = self.tree.end_of_lease().filter(|_| !self.keeping.is_ending);
         let next = self.keeping.next_keep.min(self.keeping.next_seal);
-        [released, renewed].into_iter().flatten().fold(next, Time::min)
+        [released, renewed, ends].into_iter().flatten().fold(next, Time::min)
     }
 
     /// Begins the calls that are due.
@@ -79,6 +85,10 @@ impl Host {
             if !self.due_to_seal(now.time).is_empty() {
                 self.act(Action::Start(Call::SealAll(Seals::Due)));
             }
+        }
+        if self.tree.end_of_lease().is_some_and(|at| at <= now.time) && !self.keeping.is_ending {
+            self.keeping.is_ending = true;
+            self.act(Action::Start(Call::TakeBack(Ended::Lease)));
         }
         let is_reached = now.link == Reach::Online;
         let is_due = self.tree.wants_lease(now.time) && self.keeping.next_renewal <= now.time;
@@ -110,6 +120,16 @@ impl Host {
     /// The lease is renewed, or could not be.
     pub(super) fn end_renewing(&mut self) {
         self.keeping.is_renewing = false;
+    }
+
+    /// A call that takes back is over.
+    pub(super) fn end_taking_back(&mut self, call: &Running) {
+        if call.call == Call::TakeBack(Ended::Lease) {
+            self.keeping.is_ending = false;
+        }
+        if call.so_far.takes_all {
+            self.tree.told_is_taken(call.so_far.is_carried);
+        }
     }
 
     /// Asks for each of these, as long as the server can be reached.
@@ -148,11 +168,16 @@ impl Host {
             Ended::Session if !self.tree.may_be_told(now.time) => {
                 return Next::Reply(Answer::default());
             }
-            Ended::Session | Ended::Slept => {
-                let (inodes, names) = self.tree.take_told();
-                let names = names.into_iter().map(|(parent, name)| Dentry { parent, name });
-                let (names, places) = (names.collect(), Vec::new());
-                TakenBack { inodes, names, places, all_names: self.tree.take_dropped() }
+            // Another call has taken it back meanwhile.
+            Ended::Lease if self.tree.end_of_lease().is_none() => {
+                return Next::Reply(Answer::default());
+            }
+            Ended::Session | Ended::Lease | Ended::Slept => {
+                call.so_far.takes_all = true;
+                let names = self.tree.take_told().into_iter();
+                let names = names.map(|(parent, name)| Dentry { parent, name }).collect();
+                let all_names = self.tree.take_dropped();
+                TakenBack { everything: true, names, all_names, ..TakenBack::default() }
             }
         };
         call.step = Some(Step::TakeBack);
@@ -170,7 +195,8 @@ impl Host {
                 if is_directory { &mut places } else { &mut names }.push(at);
             }
         }
-        TakenBack { inodes, names, places, all_names: self.tree.take_dropped() }
+        let all_names = self.tree.take_dropped();
+        TakenBack { inodes, names, places, all_names, ..TakenBack::default() }
     }
 
     /// These have changed: readers of those that are open are to see the change.

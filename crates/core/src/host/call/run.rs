@@ -85,6 +85,7 @@ impl Host {
         if call.call == Call::Renew {
             self.end_renewing();
         }
+        self.end_taking_back(call);
         if let Some(Step::Fetch(gap)) = &call.step {
             self.fetch_ended(gap.ino, gap.range.clone());
             self.wake(Task::Fetched);

@@ -229,10 +229,15 @@ impl Host {
     }
 
     /// The kernel could use this host's changes for a while. Without a promise of the server, it
-    /// asks again from now on.
+    /// asks again from now on. So it does for inodes that the change did not touch here, such as
+    /// the directory of a conflict copy.
     fn take_back_unpromised(&mut self, logged: &Logged, outcome: &Outcome, as_of: &AsOf) {
         let unpromised = as_of.unpromised(outcome);
-        unpromised.iter().for_each(|ino| self.act(Action::ForgetAttributes(*ino)));
+        let known = logged.change.inodes();
+        let others = outcome.touched().iter().map(|attr| attr.ino);
+        let others = others.filter(|ino| !known.contains(ino) && !unpromised.contains(ino));
+        let forgotten: Vec<Ino> = unpromised.iter().copied().chain(others).collect();
+        forgotten.into_iter().for_each(|ino| self.act(Action::ForgetAttributes(ino)));
         let Change::Record(record) = &logged.change else { return };
         for (parent, name) in touched(record).names {
             if unpromised.contains(&parent) {

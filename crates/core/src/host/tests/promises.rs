@@ -3,6 +3,7 @@
 use super::calls::NOW;
 use super::*;
 use crate::host::action::{Action, CallId, Done, Event, Fact, Now, Reach, TakenBack, Told, Undone};
+use crate::host::cache::LONG;
 use crate::host::call::{Call, Ended};
 use crate::nouns::Dentry;
 use crate::wire::Resumed;
@@ -185,11 +186,57 @@ fn what_others_removed_is_asked_for_while_it_is_open_and_the_server_answers() {
 fn a_session_that_ends_takes_back_what_may_count_still() {
     let mut host = promised();
     assert!(is_over(&call(&mut host, 1, Call::TakeBack(Ended::Session), at(1))));
-    host.tree.tell_for_the_lease();
+    host.tree.tell_for_long();
     let acts = call(&mut host, 2, Call::TakeBack(Ended::Session), at(1));
     let [Action::TakeBack(_, taken)] = &acts[..] else { panic!("{acts:?}") };
-    assert!(taken.inodes.contains(&FILE) && taken.names.len() == 1);
+    assert!(taken.everything && taken.names.len() == 1);
+    assert!(is_over(&done(&mut host, 2, Ok(Done::Carried), at(1))));
     assert!(is_over(&call(&mut host, 3, Call::TakeBack(Ended::Session), at(60))), "too long ago");
     let acts = call(&mut host, 4, Call::TakeBack(Ended::Slept), at(60));
     assert!(matches!(acts[..], [Action::TakeBack(..)]), "its clock stood still");
+}
+
+/// The kernel is told for longer than the lease, which may not be renewed.
+/// Proves S6.11.
+#[test]
+fn what_the_kernel_was_told_is_taken_back_before_the_lease_ends() {
+    let mut host = promised();
+    host.tree.tell_for_long();
+    assert!(host.tree.remaining(FILE, at(1).time) < LONG, "the lease was not renewed since");
+    host.tree.follow(1, at(1).time);
+    assert_eq!(host.tree.remaining(FILE, at(2).time), LONG);
+    let lifetime = host.tree.within_lease(LONG, at(2).time);
+    assert!(lifetime < Duration::from_secs(20), "of an answer to a change");
+    // Silent, so that nothing renews the lease.
+    let silent = |seconds| Now { link: Reach::Silent, ..at(seconds) };
+    assert_eq!(time_comes(&mut host, silent(17)), []);
+    assert!(host.next_deadline() <= at(18).time);
+    let start = Action::Start(Call::TakeBack(Ended::Lease));
+    assert_eq!(time_comes(&mut host, silent(18)), [start.clone()]);
+    assert!(host.tree.remaining(FILE, at(18).time) < Duration::from_secs(3));
+    assert_eq!(time_comes(&mut host, silent(18)), [], "that is under way");
+    let acts = call(&mut host, 1, Call::TakeBack(Ended::Lease), silent(18));
+    let [Action::TakeBack(_, taken)] = &acts[..] else { panic!("{acts:?}") };
+    assert!(taken.everything && taken.names.len() == 1);
+    // The lease is renewed meanwhile: what is told now is not taken back with the rest.
+    host.tree.follow(1, at(18).time);
+    assert!(host.tree.remaining(FILE, at(18).time) < LONG);
+    assert!(is_over(&done(&mut host, 1, Ok(Done::Carried), silent(19))));
+    assert!(!time_comes(&mut host, silent(50)).contains(&start), "nothing is left");
+    host.tree.follow(1, at(50).time);
+    assert_eq!(host.tree.remaining(FILE, at(50).time), LONG);
+}
+
+/// Another connection comes first.
+#[test]
+fn what_another_call_has_taken_back_is_not_taken_back_again() {
+    let mut host = promised();
+    host.tree.tell_for_long();
+    host.tree.follow(1, at(1).time);
+    let acts = call(&mut host, 1, Call::TakeBack(Ended::Session), at(18));
+    assert!(matches!(acts[..], [Action::TakeBack(..)]));
+    assert!(is_over(&call(&mut host, 2, Call::TakeBack(Ended::Lease), at(18))));
+    host.handle(Event::Cancel(CallId(1)), at(18));
+    let acts = call(&mut host, 3, Call::TakeBack(Ended::Lease), at(18));
+    assert!(matches!(acts[..], [Action::TakeBack(..)]), "it was not carried out");
 }
