@@ -4,12 +4,11 @@ use std::os::unix::ffi::OsStrExt;
 
 use segue_core::host::Copied;
 use segue_core::refusal::Refusal;
-use segue_fuse::{Answer, Call, Errno, FileSystem, Reply, Request};
+use segue_fuse::{Answer, Call, Errno, FileSystem, Open, Reply, Request};
 
 use super::caller::resolve;
-use super::convert::{
-    attributes, empty, errno, ino, name, open_mode, opened_directory, outcome, sized, stat_fs,
-};
+use super::convert::{attributes, empty, errno, ino, name, open_mode, outcome, sized, stat_fs};
+use super::directory::Reader;
 use super::waiting::{Asked, Kind};
 use super::{Front, directory, files, names};
 use crate::mount::{Shared, Written};
@@ -211,29 +210,37 @@ impl Front {
     }
 
     fn directory_call(&self, request: &Request<'_>, reply: Reply) {
-        let mount = self.mount();
+        let (node, mount) = (ino(request.node()), self.mount());
         let asked = Asked::new(request, Kind::Whole);
         match request.call {
-            Call::OpenDir { .. } => {
-                // What is kept is taken back behind the answer.
-                let _answering = self.mount.kernel.hears();
-                let opened = self.mount.open_directory(request.node(), request.header.pid);
-                reply.send(Ok(Answer::Open(opened_directory(opened))));
+            // The kernel asks and tells no more of opens, and uses the listing that it has.
+            Call::OpenDir { .. } if !self.mount.has_directory_handles() => {
+                reply.send(Err(Errno::NOSYS));
             }
-            Call::ReadDir { handle, offset, size } => self.answer(asked, reply, async move {
-                directory::read(&mount, handle, offset, size).await.map_err(errno)
-            }),
-            Call::ReadDirPlus { handle, offset, size } => self.answer(asked, reply, async move {
-                directory::read_plus(&mount, handle, offset, size).await.map_err(errno)
-            }),
+            Call::OpenDir { .. } => {
+                let handle = self.mount.open_directory(node, request.header.pid);
+                reply.send(Ok(Answer::Open(Open { handle, flags: 0, backing: None })));
+            }
+            Call::ReadDir { handle, offset, size } => {
+                let reader = Reader { directory: node, handle, pid: request.header.pid };
+                self.answer(asked, reply, async move {
+                    directory::read(&mount, &reader, offset, size).await.map_err(errno)
+                });
+            }
+            Call::ReadDirPlus { handle, offset, size } => {
+                let reader = Reader { directory: node, handle, pid: request.header.pid };
+                self.answer(asked, reply, async move {
+                    directory::read_plus(&mount, &reader, offset, size).await.map_err(errno)
+                });
+            }
             Call::ReleaseDir { handle } => {
                 self.mount.close_directory(handle);
                 reply.send(Ok(Answer::Empty));
             }
-            Call::FSyncDir { handle, .. } => {
+            Call::FSyncDir { .. } => {
                 let session = resolve(request).session;
                 self.answer(asked, reply, async move {
-                    empty(mount.fsync_directory(handle, session).await)
+                    empty(mount.fsync_directory(node, session).await)
                 });
             }
             _ => reply.send(Err(Errno::NOSYS)),

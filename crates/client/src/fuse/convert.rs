@@ -11,7 +11,7 @@ use segue_core::wire::Space;
 use segue_fuse::abi::{self, fopen};
 use segue_fuse::{Answer, Entry, Errno, Open, Outcome, SetTime};
 
-use crate::mount::{Keeping, OpenMode, Opened, Shared};
+use crate::mount::{OpenMode, Opened, Shared};
 
 /// Unit of `st_blocks`.
 const BLOCK: u64 = 512;
@@ -78,15 +78,6 @@ pub(super) fn opened(opened: Opened) -> Open {
         flags |= fopen::DIRECT_IO;
     }
     Open { handle: opened.handle.number, flags, backing: opened.backing }
-}
-
-pub(super) fn opened_directory((handle, keeping): (u64, Keeping)) -> Open {
-    let flags = match keeping {
-        Keeping::Asks => 0,
-        Keeping::Fills => fopen::CACHE_DIR,
-        Keeping::Uses => fopen::CACHE_DIR | fopen::KEEP_CACHE,
-    };
-    Open { handle, flags, backing: None }
 }
 
 pub(super) fn name(name: &OsStr) -> Result<Name, Refusal> {

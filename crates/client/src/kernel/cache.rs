@@ -6,7 +6,7 @@
 //! Names and data have a thread each. Having a name looked up again takes the directory's lock,
 //! which a request may hold that waits here until data are forgotten.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,6 @@ use tokio::time::{sleep, timeout};
 
 use super::{TAKEN_IN, Told};
 use crate::host::SharedHost;
-use crate::rank::Ranked;
 
 /// Names are looked up again one by one if that does not take longer.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -45,23 +44,11 @@ pub(crate) struct KernelCache {
     names: Arc<Orders<(Ino, Name)>>,
     notifier: Arc<OnceLock<Notifier>>,
     host: Arc<SharedHost>,
-    /// Directories of which the kernel may keep the listing.
-    listings: Ranked<BTreeMap<Ino, KeptListing>>,
     /// Read while an answer is made and given.
     answering: RwLock<()>,
     pub(crate) told: Told,
     /// So often it has asked for something.
     pub(crate) requests: AtomicU64,
-}
-
-/// A listing that the kernel may keep.
-#[derive(Debug, Default)]
-struct KeptListing {
-    /// So often it was said that it may, and not yet that it does no more: both are said by several
-    /// threads, in any order.
-    times: u32,
-    /// It had to forget it since that was said last.
-    is_forgotten: bool,
 }
 
 /// The other ends, until the session is there.
@@ -133,7 +120,6 @@ impl KernelCache {
             names: Arc::new(tell_names),
             notifier: Arc::clone(&notifier),
             host: Arc::clone(host),
-            listings: Ranked::leaf(BTreeMap::new()),
             answering: RwLock::new(()),
             told: Told::default(),
             requests: AtomicU64::new(0),
@@ -151,46 +137,31 @@ impl KernelCache {
         self.data.give(ino);
     }
 
-    /// The kernel may keep the listing of `directory` from now on.
-    pub(crate) fn keeps_listing(&self, directory: Ino) {
-        let mut listings = self.listings.lock();
-        let kept = listings.entry(directory).or_default();
-        *kept = KeptListing { times: kept.times + 1, is_forgotten: false };
-    }
-
-    /// Whatever the kernel keeps of that listing, it is not used any more.
-    pub(crate) fn leaves_listing(&self, directory: Ino) {
-        let mut listings = self.listings.lock();
-        let Some(kept) = listings.get_mut(&directory) else { return };
-        kept.times -= 1;
-        if kept.times == 0 {
-            listings.remove(&directory);
-        }
-    }
-
-    /// True if the kernel may keep that listing, and had to forget nothing of it so far.
-    pub(crate) fn may_keep_listing(&self, directory: Ino) -> bool {
-        self.listings.lock().get(&directory).is_some_and(|kept| !kept.is_forgotten)
-    }
-
-    /// Has the kernel forget the listing of `directory`, if it may keep that. Nobody waits: what is
+    /// Has the kernel forget the listing of `directory`, if it may have that. Nobody waits: what is
     /// in a listing waits for no request.
     fn forget_listing(&self, directory: Ino) {
-        match self.listings.lock().get_mut(&directory) {
-            Some(kept) => kept.is_forgotten = true,
-            None => return,
-        }
-        let Some(notifier) = self.notifier.get() else { return };
-        for node in known(&self.host, directory) {
-            if let Err(error) = notifier.invalidate(node, 0..u64::MAX) {
-                tracing::debug!("forget the listing of #{directory}: {error}");
-            }
+        let may_have = self.host.lock().drop_listing(directory);
+        if may_have {
+            self.forget_pages(directory);
         }
     }
 
-    fn forget_all_listings(&self) {
-        let all: Vec<Ino> = self.listings.lock().keys().copied().collect();
-        all.into_iter().for_each(|directory| self.forget_listing(directory));
+    /// Has the kernel forget the pages of `directory`, which are its listing.
+    fn forget_pages(&self, directory: Ino) {
+        if let Some(notifier) = self.notifier.get() {
+            forget_data(&self.host, notifier, directory);
+        }
+    }
+
+    /// The same before this returns, while other tasks go on.
+    pub(crate) async fn forget_listing_now(&self, directory: Ino) {
+        let Some(notifier) = self.notifier.get().cloned() else { return };
+        let host = Arc::clone(&self.host);
+        let forgetting =
+            tokio::task::spawn_blocking(move || forget_data(&host, &notifier, directory));
+        if let Err(error) = forgetting.await {
+            tracing::error!("the kernel may use an old listing for a while: {error}");
+        }
     }
 
     /// Has the attributes of `ino` dropped before this returns.
@@ -271,7 +242,6 @@ impl KernelCache {
     /// Has all names looked up again before they are used, also those that nobody here knows any
     /// more. They are dropped one after the other as they are used.
     pub(super) fn forget_all_names(&self) {
-        self.forget_all_listings();
         let Some(notifier) = self.notifier.get() else { return };
         if let Err(error) = notifier.increment_epoch() {
             tracing::debug!("forget all names: {error}");
@@ -282,22 +252,17 @@ impl KernelCache {
     /// Returns when the kernel uses none of them.
     pub(crate) async fn take_back(&self, taken: TakenBack) {
         let (began, everything) = (Instant::now(), taken.everything);
-        let TakenBack { inodes, mut names, places, all_names, .. } = taken;
+        let TakenBack { inodes, listings, mut names, places, all_names, .. } = taken;
         if self.keeps_places() {
             names.extend(places);
         }
         // Brief: answers are made without waiting.
         self.answers_given();
         let concerned: BTreeSet<Ino> = inodes.into_iter().collect();
+        listings.into_iter().for_each(|directory| self.forget_pages(directory));
         let (nodes, patience): (Vec<u64>, _) = match everything {
-            true => {
-                self.forget_all_listings();
-                (self.host.lock().nodes().known().collect(), PATIENCE_WITH_ALL)
-            }
-            false => {
-                concerned.iter().for_each(|ino| self.forget_listing(*ino));
-                (concerned.iter().flat_map(|ino| known(&self.host, *ino)).collect(), PATIENCE)
-            }
+            true => (self.host.lock().nodes().known().collect(), PATIENCE_WITH_ALL),
+            false => (concerned.iter().flat_map(|ino| known(&self.host, *ino)).collect(), PATIENCE),
         };
         let count = [nodes.len(), names.len()];
         names.into_iter().for_each(|Dentry { parent, name }| self.names.give((parent, name)));
@@ -369,13 +334,7 @@ impl KernelCacheThreads {
         let KernelCacheThreads { data, names, notifier: shared, host } = self;
         shared.get_or_init(|| notifier.clone());
         let (kernel, of_data) = (notifier.clone(), Arc::clone(&host));
-        data.start("forget-data", move |ino| {
-            for node in known(&of_data, ino) {
-                if let Err(error) = kernel.invalidate(node, 0..u64::MAX) {
-                    tracing::debug!("forget #{ino}: {error}");
-                }
-            }
-        })?;
+        data.start("forget-data", move |ino| forget_data(&of_data, &kernel, ino))?;
         names.start("forget-names", move |(parent, name): (Ino, Name)| {
             let bytes = OsStr::from_bytes(name.as_bytes());
             for node in known(&host, parent) {
@@ -384,6 +343,14 @@ impl KernelCacheThreads {
                 }
             }
         })
+    }
+}
+
+fn forget_data(host: &SharedHost, notifier: &Notifier, ino: Ino) {
+    for node in known(host, ino) {
+        if let Err(error) = notifier.invalidate(node, 0..u64::MAX) {
+            tracing::debug!("forget #{ino}: {error}");
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! The rooms of a mount, made from its cache directory.
 
 use std::collections::BTreeMap;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -244,6 +245,7 @@ fn recovered(
 ) -> Result<Host, MountError> {
     let mut core = Host::new(NODE_LIMIT, left.numbers.first_seq());
     core.number_containers(first_container);
+    core.set_listing_key(RandomState::new().hash_one(()));
     if let Some(welcome) = welcome {
         core.begin_connection(welcome.epoch, welcome.commit);
     }

@@ -208,8 +208,7 @@ impl Mount {
     }
 
     /// fsync(2) of a directory: its names are as durable afterwards as data are by fsync of a file.
-    pub(crate) async fn fsync_directory(&self, handle: u64, session: u32) -> Result<(), Refusal> {
-        let ino = self.directory(handle).ok_or(Refusal::Invalid)?.ino;
+    pub(crate) async fn fsync_directory(&self, ino: Ino, session: u32) -> Result<(), Refusal> {
         self.sync(Call::SyncDirectory { ino, session }).await
     }
 

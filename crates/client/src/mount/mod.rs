@@ -49,7 +49,7 @@ use crate::write_back::WriteBack;
 
 pub(crate) use changes::Creation;
 pub(crate) use data::{OpenMode, Opened, SizeChange, Written};
-pub(crate) use directories::{DirectoryHandle, Keeping, Reading};
+pub(crate) use directories::DirectoryHandle;
 pub(crate) use holes::{Allocation, Sight};
 pub use start::{MountPlan, Ready, mount};
 

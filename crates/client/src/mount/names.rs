@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use segue_core::host::cache::Nodes;
+use segue_core::host::cache::{Listed, Reading};
 use segue_core::host::call::{Look, Seen};
 use segue_core::nouns::{Attr, Dentry, Ino, Kind, Name, Time};
 use segue_core::refusal::Refusal;
@@ -12,14 +12,7 @@ use segue_rpc::Rpc;
 
 use crate::disk::notes::known as noted;
 use crate::metrics::Asked;
-use crate::mount::directories::ListedName;
-use crate::mount::{DirectoryHandle, Keeping, Mount, Reading, idle};
-
-/// What is not promised may be used for no longer than this.
-const TOLD: Duration = Duration::from_secs(1);
-/// The kernel keeps listings of no more names: each open compares them, and one that takes more
-/// than one answer is not told whole.
-const KEPT_MAX: usize = 1_000;
+use crate::mount::{DirectoryHandle, Mount, idle};
 
 impl Mount {
     /// Attributes of `ino`, asked for if what is known is stale.
@@ -79,7 +72,7 @@ impl Mount {
     pub(crate) fn listed(
         &self,
         directory: Ino,
-        names: &[ListedName],
+        names: &[Listed],
         since: Time,
     ) -> Vec<Option<(Attr, Duration)>> {
         let inodes = names.iter().map(|listed| listed.ino);
@@ -101,51 +94,16 @@ impl Mount {
         self.host.lock().tell_names(directory, self.host.now());
     }
 
-    /// Opens what the kernel calls `node`, a directory, for reading by process `pid`. One that was
-    /// left behind has a listing of its own in the kernel, which nobody compares.
-    pub(crate) fn open_directory(&self, node: u64, pid: u32) -> (u64, Keeping) {
-        let ino = Nodes::ino(node);
-        let is_current = self.kernel.node(ino) == node;
-        let listed = is_current.then(|| self.listed_for_long(ino)).flatten();
-        let is_intact = self.kernel.cache.may_keep_listing(ino);
-        let kernel = [listed.is_some() && self.is_told(ino), is_intact];
-        let opened = self.directories.lock().open((ino, pid), listed.as_ref(), kernel);
-        self.leave_listings();
-        if opened.1 == Keeping::Fills {
-            self.kernel.cache.keeps_listing(ino);
-        }
-        opened
+    /// True if the kernel is to tell when it opens and closes directories: it can keep no listings,
+    /// or nobody would tell when one changes.
+    pub(crate) fn has_directory_handles(&self) -> bool {
+        let is_limited = self.volume.options.promises.is_some();
+        is_limited || !self.kernel.cache.can_be_told_for_long()
     }
 
-    /// The directory above `directory`, and all its names, if a promise holds for them.
-    fn listed_for_long(&self, directory: Ino) -> Option<(Ino, Vec<(Name, Ino)>)> {
-        let is_promised = {
-            let (host, now) = (self.host.lock(), self.host.now());
-            host.tree().may_be_told(now)
-                && host.tree().remaining(directory, now) > TOLD
-                && host.tree().is_listed_within(directory, KEPT_MAX)
-        };
-        if !is_promised || !self.kernel.cache.can_be_told_for_long() {
-            return None;
-        }
-        match self.shell.glance(&Look::Names(directory)) {
-            Some(Seen::Names(names)) => Some((self.parent(directory), names)),
-            _ => None,
-        }
-    }
-
-    fn leave_listings(&self) {
-        let left = self.directories.lock().take_left();
-        left.into_iter().for_each(|directory| self.kernel.cache.leaves_listing(directory));
-    }
-
-    /// An open directory was read to its end.
-    pub(crate) fn directory_ended(&self, directory: &DirectoryHandle) {
-        let is_intact = self.kernel.cache.may_keep_listing(directory.ino);
-        let is_right = self.directories.lock().note_end(directory, is_intact);
-        if !is_right {
-            self.kernel.cache.forget_data(directory.ino);
-        }
+    /// Opens `directory` for reading by process `pid`.
+    pub(crate) fn open_directory(&self, directory: Ino, pid: u32) -> u64 {
+        self.directories.lock().open(directory, pid)
     }
 
     /// The open directory with that number.
@@ -161,26 +119,52 @@ impl Mount {
         first: u64,
         anew: bool,
     ) -> Result<Reading, Refusal> {
-        let read = directory.names.lock().clone();
-        match read {
+        match directory.reading() {
             Some(reading) if !anew => Ok(reading),
-            read => {
+            _ => {
                 let since = self.host.now();
                 let found = self.list(directory.ino, directory.pid).await?;
-                let read = read.unwrap_or_else(|| Reading::new(first));
-                let reading = read.read_anew(found, since);
-                *directory.names.lock() = Some(reading.clone());
-                let parent = self.parent(directory.ino);
-                self.directories.lock().note_read(directory, parent, &reading);
-                Ok(reading)
+                Ok(directory.read_anew(first, found, since))
             }
+        }
+    }
+
+    /// What `directory` lists behind `position`, for process `pid`, which need not have opened it.
+    pub(crate) async fn listing_behind(
+        &self,
+        directory: Ino,
+        position: u64,
+        pid: u32,
+    ) -> Result<Reading, Refusal> {
+        let goes_on = match position {
+            0 => None,
+            position => self.host.lock().listing_goes_on(directory, position),
+        };
+        if let Some(reading) = goes_on {
+            return Ok(reading);
+        }
+        let since = self.host.now();
+        let found = self.list(directory, pid).await?;
+        let above = self.parent(directory);
+        let mut host = self.host.lock();
+        Ok(match position {
+            0 => host.begin_listing((directory, above), found, since),
+            position => host.listed_again(position, found, since),
+        })
+    }
+
+    /// A process has read `directory` to its end at `position`. The kernel drops its copy of the
+    /// listing, unless that is right.
+    pub(crate) async fn listing_ends(&self, directory: Ino, position: u64) {
+        let is_right = self.host.lock().end_listing(directory, position, self.host.now());
+        if !is_right {
+            self.kernel.cache.forget_listing_now(directory).await;
         }
     }
 
     /// The directory is closed.
     pub(crate) fn close_directory(&self, handle: u64) {
         self.directories.lock().remove(handle);
-        self.leave_listings();
     }
 
     /// Space of what `ino` counts against. Without a connection, and over one that is silent, these

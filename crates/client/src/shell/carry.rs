@@ -100,7 +100,9 @@ impl Shell {
             Action::EndBacking(ino) => {
                 self.end_backing(&mut self.kernel.through.behind.lock(), ino);
             }
-            Action::ForgetData(ino) => self.kernel.cache.forget_data(ino),
+            Action::ForgetData(ino) | Action::ForgetListing(ino) => {
+                self.kernel.cache.forget_data(ino);
+            }
             Action::ForgetAttributes(ino) => self.kernel.cache.forget_attributes(ino),
             Action::ForgetName(at) => self.kernel.cache.forget_name(at.parent, at.name),
             Action::ForgetPlace(at) if self.kernel.cache.keeps_places() => {

@@ -181,6 +181,8 @@ pub enum Action {
     ForgetData(Ino),
     /// Have the kernel drop attributes.
     ForgetAttributes(Ino),
+    /// Have the kernel drop its copy of a listing.
+    ForgetListing(Ino),
     /// Have the kernel drop a name.
     ForgetName(Dentry),
     /// The same of a directory, unless it would keep a process that works there from knowing where.
@@ -221,6 +223,8 @@ pub struct TakenBack {
     pub everything: bool,
     /// Attributes of these.
     pub inodes: Vec<Ino>,
+    /// Listings of these.
+    pub listings: Vec<Ino>,
     /// These names.
     pub names: Vec<Dentry>,
     /// Names of directories. A process that works there may have to know where it is: the kernel

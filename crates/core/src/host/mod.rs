@@ -29,7 +29,7 @@ use self::call::{FreeSpace, Handles, Keeping, Owner, Room, Running};
 use self::invariants::Turn;
 use self::log::{Bound, Pending};
 use self::send::{BATCH_MAX, BatchSizes, OFFER_FROM, ServerDisk, Unsealed, UploadAhead, Waiters};
-use crate::host::cache::{FileData, FileNote, Nodes, Tree};
+use crate::host::cache::{FileData, FileNote, KeptListings, Nodes, Tree};
 use crate::host::log::Queue;
 use crate::namespace::mode_after_write;
 use crate::nouns::{
@@ -61,6 +61,8 @@ pub struct Host {
     handles: Handles,
     /// The kernel's numbers of them, and the files that it reads by itself.
     nodes: Nodes,
+    /// Listings that the kernel may have.
+    listings: KeptListings,
     /// Calls that wait for outcomes.
     waiters: Waiters,
     /// Stores whose chunks the server has before their turn.
@@ -233,6 +235,7 @@ impl Host {
             settings: Settings::default(),
             handles: Handles::default(),
             nodes: Nodes::default(),
+            listings: KeptListings::default(),
             waiters: Waiters::default(),
             ahead: UploadAhead::default(),
             batch_sizes: BatchSizes::default(),

@@ -5,11 +5,11 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::cache::{AsOf, NodeNote};
+use super::cache::{AsOf, NodeNote, Nodes, Reading};
 use super::call::Quota;
 use super::log::DataChange;
 use super::{Host, Settings};
-use crate::nouns::{Base, ContainerId, Ino, Time};
+use crate::nouns::{Base, ContainerId, Ino, Name, Time};
 use crate::refusal::Refusal;
 use crate::wire::Space;
 
@@ -102,6 +102,45 @@ impl Host {
         self.tree.tell(directory, now);
     }
 
+    /// A process begins to read `directory`, which is in `above` and lists these names.
+    pub fn begin_listing(
+        &mut self,
+        (directory, above): (Ino, Ino),
+        names: Vec<(Name, Ino)>,
+        now: Time,
+    ) -> Reading {
+        let is_present = self.tree.lists(directory, &names);
+        self.listings.begin((directory, above), (names, is_present), now)
+    }
+
+    /// What a process reads that goes on at `position` of `directory`, if that is known.
+    pub fn listing_goes_on(&self, directory: Ino, position: u64) -> Option<Reading> {
+        self.listings.goes_on(directory, position)
+    }
+
+    /// The same if these are the names now.
+    pub fn listed_again(&self, position: u64, names: Vec<(Name, Ino)>, now: Time) -> Reading {
+        self.listings.listed_again(position, names, now)
+    }
+
+    /// A process has read `directory` to its end at `position`. True if the kernel may use its copy
+    /// of the listing.
+    pub fn end_listing(&mut self, directory: Ino, position: u64, now: Time) -> bool {
+        let is_told = self.tree.may_be_told(now);
+        let is_promised = is_told && self.tree.is_listing_promised(directory, now);
+        self.listings.end(directory, position, is_promised)
+    }
+
+    /// The listing of `directory` is another one. True if the kernel may have a copy.
+    pub fn drop_listing(&mut self, directory: Ino) -> bool {
+        self.listings.drop_one(directory)
+    }
+
+    /// Makes places in listings others than those of other mounts.
+    pub fn set_listing_key(&mut self, key: u64) {
+        self.listings.set_key(key);
+    }
+
     /// An answer tells the kernel of `node`.
     pub fn tell(&mut self, node: u64) {
         self.nodes.tell(node);
@@ -117,6 +156,9 @@ impl Host {
     /// The kernel has forgotten that it was told of `node` so many `times`.
     pub fn kernel_forgot(&mut self, node: u64, times: u64) {
         self.nodes.forgotten(node, times);
+        if !self.nodes.is_told(node) {
+            self.listings.drop_one(Nodes::ino(node));
+        }
         self.tree.kernel_knows(self.nodes.known().len());
     }
 

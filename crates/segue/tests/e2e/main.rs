@@ -39,6 +39,7 @@ mod json;
 mod kernel_caches;
 mod lanes;
 mod levels;
+mod listings;
 mod make_run;
 mod metrics;
 mod names;

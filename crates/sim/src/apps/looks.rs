@@ -54,6 +54,7 @@ impl Mount {
                 for (name, ino) in &names {
                     self.kernel.name(&self.core, (directory, name), *ino, self.now);
                 }
+                self.kernel.listing(&mut self.core, directory, names.clone(), self.now);
                 Ok(names)
             }
             _ => Err(Refusal::Io.into()),

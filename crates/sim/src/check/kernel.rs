@@ -1,6 +1,6 @@
-//! A kernel shows no name and no attribute that was replaced more than a lease ago. While the host
-//! has a session, it shows nothing that was replaced at all, unless the word of the change is on
-//! its way. What another client was told to be visible it shows in any case.
+//! A kernel shows no name, listing or attribute that was replaced more than a lease ago. While the
+//! host has a session, it shows nothing that was replaced at all, unless the word of the change is
+//! on its way. It shows in any case what another client was told to be visible.
 //!
 //! Proves S6.2, S6.11, S6.14.
 
@@ -67,6 +67,22 @@ fn check_since(
         let means = server.ledger.names.get(&(parent, name.as_bytes().to_vec())).copied();
         if means != Some(shown) {
             let words = format!("the kernel shows {name} in #{parent} as {shown}, is {means:?}");
+            return Err(Violation(words));
+        }
+    }
+    for (directory, shown) in mount.kernel.shown_listings() {
+        let (_, has_changed_since) = server.last_change(directory, time);
+        if is_changed_here(directory) || has_changed_since || is_told(directory) {
+            continue;
+        }
+        let first = (directory, Vec::new());
+        let behind = (Ino(directory.0 + 1), Vec::new());
+        let is_hidden = |ino: Ino| mount.core.tree().is_orphan(ino);
+        let listed = server.ledger.names.range(first..behind).filter(|(_, ino)| !is_hidden(**ino));
+        let listed = listed.map(|((_, name), ino)| (name.as_slice(), *ino));
+        if !listed.clone().eq(shown.iter().map(|(name, ino)| (name.as_bytes(), *ino))) {
+            let listed: Vec<_> = listed.collect();
+            let words = format!("the kernel lists {shown:?} in #{directory}, and it is {listed:?}");
             return Err(Violation(words));
         }
     }

@@ -20,6 +20,7 @@ pub(crate) struct Kernel {
     pub(crate) now: Time,
     attributes: BTreeMap<Ino, (Version, Time)>,
     names: BTreeMap<(Ino, Name), (Ino, Time)>,
+    listings: BTreeMap<Ino, Vec<(Name, Ino)>>,
     /// It forgets only what changed.
     keeps_told: bool,
 }
@@ -50,6 +51,22 @@ impl Kernel {
         self.attributes(core, ino, now);
     }
 
+    /// A program reads `directory`, which lists `names`, to its end.
+    pub(crate) fn listing(
+        &mut self,
+        core: &mut Host,
+        directory: Ino,
+        names: Vec<(Name, Ino)>,
+        now: Time,
+    ) {
+        let above = core.tree().parent(directory).unwrap_or(directory);
+        let reading = core.begin_listing((directory, above), names.clone(), now);
+        match core.end_listing(directory, reading.base, now) {
+            true => self.listings.insert(directory, names),
+            false => self.listings.remove(&directory),
+        };
+    }
+
     fn end(&self, core: &Host, ino: Ino, lifetime: Duration) -> Option<Time> {
         let is_told = !lifetime.is_zero() && !core.tree().is_pending(ino);
         is_told.then_some(Time(self.now.0 + lifetime))
@@ -60,6 +77,7 @@ impl Kernel {
         let is_pending = |ino: Ino| core.tree().is_pending(ino);
         self.attributes.retain(|ino, _| !is_pending(*ino));
         self.names.retain(|(parent, _), (ino, _)| !is_pending(*parent) && !is_pending(*ino));
+        self.listings.retain(|directory, _| !is_pending(*directory));
     }
 
     /// It is to forget something.
@@ -70,6 +88,7 @@ impl Kernel {
                 self.attributes.remove(ino);
             }
             Action::ForgetName(at) | Action::ForgetPlace(at) => self.forget_name(at),
+            Action::ForgetListing(directory) => drop(self.listings.remove(directory)),
             _ => {}
         }
     }
@@ -78,11 +97,13 @@ impl Kernel {
         if taken.everything && !self.keeps_told {
             self.attributes.clear();
             self.names.clear();
+            self.listings.clear();
         }
         for ino in &taken.inodes {
             self.attributes.remove(ino);
         }
         if !taken.everything {
+            taken.listings.iter().for_each(|directory| drop(self.listings.remove(directory)));
             taken.names.iter().chain(&taken.places).for_each(|at| self.forget_name(at));
             // Names that the host knows no more are gone with all others.
             self.names.retain(|_, _| !taken.all_names);
@@ -99,7 +120,12 @@ impl Kernel {
         shown.map(|(ino, (change, _))| (*ino, *change))
     }
 
-    /// The names that a program would read here.
+    /// The listings that a program would read here.
+    pub(crate) fn shown_listings(&self) -> impl Iterator<Item = (Ino, &[(Name, Ino)])> {
+        self.listings.iter().map(|(directory, names)| (*directory, names.as_slice()))
+    }
+
+    /// The names that a program would look up here.
     pub(crate) fn shown_names(&self) -> impl Iterator<Item = (Ino, &Name, Ino)> {
         let shown = self.names.iter().filter(|(_, (_, end))| *end > self.now);
         shown.map(|((parent, name), (ino, _))| (*parent, name, *ino))

@@ -95,6 +95,7 @@ impl Tree {
     /// What a name means is not known any more.
     pub(super) fn drop_name(&mut self, key: (Ino, Name)) {
         self.names.remove(&key);
+        self.listed_anew.insert(key.0);
         self.unnoted.names.insert(key);
     }
 

@@ -143,6 +143,20 @@ impl Tree {
         true
     }
 
+    /// True if the server tells when the known listing of `directory` changes.
+    pub(in crate::host) fn is_listing_promised(&self, directory: Ino, now: Time) -> bool {
+        let listing = self.nodes.get(&directory).map(|node| (node.pending, node.listing));
+        let Some((0, Listing::Complete(Some(checked)))) = listing else { return false };
+        self.covers(directory, checked, now)
+    }
+
+    /// True if `directory` lists these names, in byte order, as far as is known.
+    pub(in crate::host) fn lists(&self, directory: Ino, names: &[(Name, Ino)]) -> bool {
+        let known = self.names_in(directory);
+        let known = known.filter_map(|(name, entry)| Some((name, self.meaning(entry)?)));
+        known.eq(names.iter().map(|(name, ino)| (name, *ino)))
+    }
+
     /// True if all names of `directory` were known at some time.
     pub fn has_listing(&self, directory: Ino) -> bool {
         let listing = self.nodes.get(&directory).map(|node| node.listing);

@@ -105,12 +105,12 @@ impl Tree {
     }
 
     fn change_name(&mut self, key: (Ino, Name), ino: Option<Ino>, time: Timestamp) {
-        if let Some(node) = ino.and_then(|ino| self.node_mut(ino)) {
-            node.place = Some(key.clone());
-        }
+        self.unnoted.nodes.extend(ino.filter(|ino| self.nodes.contains_key(ino)));
+        self.put_at(ino, &key);
         if let Some(entry) = self.names.get_mut(&key) {
             entry.ino = ino;
         }
+        self.listed_anew.insert(key.0);
         self.touch_directory(key.0, time);
     }
 
@@ -261,7 +261,7 @@ impl Tree {
                 self.put_node(Node { attr: *attr, target: None }, as_of);
             } else {
                 self.unnoted.nodes.insert(attr.ino);
-                node.may_be_back(attr);
+                self.listed_anew.extend(node.may_be_back(attr));
                 node.attr.change = attr.change;
                 if !ahead(attr.ino) {
                     node.follow_data(attr);
@@ -347,7 +347,7 @@ impl Tree {
                 if node.pending == 0 {
                     // The outcome's attributes follow; without them, ask.
                     node.checked = None;
-                    node.settled();
+                    self.listed_anew.extend(node.settled());
                 }
             } else if let Some(unsettled) = self.unknown.get_mut(ino) {
                 one_less(&mut unsettled.pending);

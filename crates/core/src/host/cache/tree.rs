@@ -7,7 +7,7 @@
 //!
 //! Invariant: an entry with pending changes is neither stale nor dropped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::as_of::When;
@@ -105,6 +105,8 @@ pub struct Tree {
     pub(super) limit: usize,
     /// Names are not known any more that somebody may have been told.
     pub(super) has_dropped: bool,
+    /// Directories that list something else since this was taken last.
+    pub(super) listed_anew: BTreeSet<Ino>,
     /// What of the server's promises counts.
     pub(super) session: TrustedSession,
     pub(super) nodes: BTreeMap<Ino, NodeEntry>,
@@ -140,20 +142,22 @@ impl NodeEntry {
     }
 
     /// The server says what an inode is that may have lost its last name. A restored volume has its
-    /// names again. A copy of this cache may make a file again, or use its number.
-    pub(super) fn may_be_back(&mut self, said: &Attr) {
-        if self.is_orphan && said.nlink > 0 && said.change != self.attr.change {
-            self.is_named_again = true;
-            self.settled();
-        }
+    /// names again. A copy of this cache may make a file again, or use its number. Returns the
+    /// directory that lists it again.
+    pub(super) fn may_be_back(&mut self, said: &Attr) -> Option<Ino> {
+        let is_back = self.is_orphan && said.nlink > 0 && said.change != self.attr.change;
+        self.is_named_again |= is_back;
+        if is_back { self.settled() } else { None }
     }
 
     /// Its last pending change may have ended. What was written to a file without a name is in no
-    /// log, so until then it has none.
-    pub(super) fn settled(&mut self) {
+    /// log, so until then it has none. Returns the directory that lists it again.
+    pub(super) fn settled(&mut self) -> Option<Ino> {
         if self.pending == 0 && std::mem::take(&mut self.is_named_again) {
             (self.is_orphan, self.listing) = (false, Listing::Partial);
+            return self.place.as_ref().map(|(above, _)| *above);
         }
+        None
     }
 }
 
@@ -166,6 +170,7 @@ impl Tree {
             outliving: Outliving::default(),
             limit,
             has_dropped: false,
+            listed_anew: BTreeSet::new(),
             session: TrustedSession::default(),
             nodes: BTreeMap::new(),
             names: BTreeMap::new(),
@@ -204,6 +209,8 @@ impl Tree {
     pub(crate) fn mark_orphan(&mut self, ino: Ino) {
         if let Some(node) = self.node_mut(ino) {
             node.is_orphan = true;
+            let above = node.place.as_ref().map(|(above, _)| *above);
+            self.listed_anew.extend(above);
         }
     }
 
@@ -284,7 +291,7 @@ impl Tree {
             Some(known) if node.attr.change < known.attr.change => {}
             Some(known) if known.pending > 0 => {
                 known.said = known.said.max(node.attr.change);
-                known.may_be_back(&node.attr);
+                self.listed_anew.extend(known.may_be_back(&node.attr));
                 if known.is_size_lost {
                     known.follow_data(&node.attr);
                     self.unnoted.nodes.insert(ino);
@@ -294,7 +301,7 @@ impl Tree {
                 if let Some(xattrs) = known.xattrs.as_mut() {
                     xattrs.is_old |= known.attr.change != node.attr.change;
                 }
-                known.may_be_back(&node.attr);
+                self.listed_anew.extend(known.may_be_back(&node.attr));
                 known.is_size_lost = false;
                 known.attr = node.attr;
                 known.checked = checked;
@@ -366,13 +373,29 @@ impl Tree {
             }
             return;
         }
-        if let Some(node) = ino.and_then(|ino| self.nodes.get_mut(&ino)) {
-            node.place = Some(key.clone());
-        }
+        self.put_at(ino, &key);
         if self.names.get(&key).is_none_or(|entry| entry.ino != ino) {
             self.unnoted.names.insert(key.clone());
+            self.listed_anew.insert(parent);
         }
         self.names.insert(key, NameEntry::new(ino, checked));
+    }
+
+    /// `ino` was seen there.
+    pub(super) fn put_at(&mut self, ino: Option<Ino>, place: &(Ino, Name)) {
+        let Some(node) = ino.and_then(|ino| self.nodes.get_mut(&ino)) else { return };
+        let is_moved = node.place.as_ref().is_none_or(|(above, _)| *above != place.0);
+        if is_moved && node.attr.kind == Kind::Directory {
+            // It lists another directory above.
+            self.listed_anew.insert(node.attr.ino);
+        }
+        node.place = Some(place.clone());
+    }
+
+    /// Returns the directories that list something else since this was called last, whatever the
+    /// cause.
+    pub(in crate::host) fn take_listed_anew(&mut self) -> BTreeSet<Ino> {
+        std::mem::take(&mut self.listed_anew)
     }
 
     /// Names in `directory` of which it is known what they mean, or that they mean nothing.

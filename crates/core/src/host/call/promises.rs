@@ -82,6 +82,8 @@ impl Host {
         self.tree.forget_breaks(now.time);
         if self.keeping.next_seal <= now.time {
             self.keeping.next_seal = Time(now.time.0 + SEAL_EVERY);
+            let old = self.listings.drop_old(now.time).into_iter();
+            old.for_each(|directory| self.act(Action::ForgetListing(directory)));
             if !self.due_to_seal(now.time).is_empty() {
                 self.act(Action::Start(Call::SealAll(Seals::Due)));
             }
@@ -176,8 +178,9 @@ impl Host {
                 call.so_far.takes_all = true;
                 let names = self.tree.take_told().into_iter();
                 let names = names.map(|(parent, name)| Dentry { parent, name }).collect();
-                let all_names = self.tree.take_dropped();
-                TakenBack { everything: true, names, all_names, ..TakenBack::default() }
+                let (listings, all_names) = (self.listings.drop_all(), self.tree.take_dropped());
+                let (everything, taken) = (true, TakenBack::default());
+                TakenBack { everything, listings, names, all_names, ..taken }
             }
         };
         call.step = Some(Step::TakeBack);
@@ -195,8 +198,9 @@ impl Host {
                 if is_directory { &mut places } else { &mut names }.push(at);
             }
         }
-        let all_names = self.tree.take_dropped();
-        TakenBack { inodes, names, places, all_names, ..TakenBack::default() }
+        let listings = inodes.iter().copied().filter(|ino| self.listings.drop_one(*ino)).collect();
+        let (everything, all_names) = (false, self.tree.take_dropped());
+        TakenBack { everything, inodes, listings, names, places, all_names }
     }
 
     /// These have changed: readers of those that are open are to see the change.

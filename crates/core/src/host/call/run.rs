@@ -12,6 +12,11 @@ impl Host {
     /// Takes in what happened. Carry out all actions before the next event of the same call.
     pub fn handle(&mut self, event: Event, now: Now) {
         self.take(event, now);
+        for directory in self.tree.take_listed_anew() {
+            if self.listings.drop_one(directory) {
+                self.act(Action::ForgetListing(directory));
+            }
+        }
         if cfg!(debug_assertions) {
             self.check_in_turn();
         }

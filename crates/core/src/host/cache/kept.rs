@@ -1,0 +1,379 @@
+//! Listings that the kernel keeps without telling when a directory is opened or closed.
+//!
+//! The kernel asks with the position behind which it wants names. It keeps each name that comes at
+//! the position at which its copy ends, from whichever reader, and uses the copy once a reader has
+//! come to the end. So each position has two parts:
+//!
+//! ```text
+//!   tag: of one listing of the directory │ place: made from the name
+//! ```
+//!
+//! The place of a name is always the same, so a reader goes on behind it whatever has changed. The
+//! tag is another one after each change, and a reader keeps the tag with which it began. So no copy
+//! has names of two listings, and the tag of its end says which one it has. If that is not the
+//! present one, the kernel is to drop its copy: nothing was lost on the way.
+//!
+//! Invariant: the kernel uses no copy of a listing that was dropped.
+
+use std::collections::BTreeMap;
+use std::collections::hash_map::DefaultHasher;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::outliving::LONG;
+use crate::nouns::{Ino, Name, Time};
+
+/// Bits of a place. The rest of 63 is the tag: positions are positive numbers of 64 bits.
+const PLACE_BITS: u32 = 46;
+const PLACE_MASK: u64 = (1 << PLACE_BITS) - 1;
+const TAG_MAX: u64 = (1 << (63 - PLACE_BITS)) - 1;
+/// Places of "." and "..".
+const DOTS: u64 = 2;
+/// Places of names; some are left for those that have one place.
+const PLACES: u64 = PLACE_MASK - (1 << 32);
+/// A listing is read anew so long before its names may have expired: each name alone would be a
+/// request.
+const SPARE: Duration = Duration::from_secs(10);
+/// Names of directories that are being read: some twenty megabytes. Others are listed again for
+/// each answer.
+const NAMES_MAX: usize = 200_000;
+
+/// A name in a directory that is being read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listed {
+    /// The name is behind this position.
+    pub position: u64,
+    /// The name.
+    pub name: Name,
+    /// Its inode.
+    pub ino: Ino,
+}
+
+/// A listing, as one reader reads it.
+#[derive(Clone, Debug)]
+pub struct Reading {
+    /// The position before all names, "." and ".." included. 0 stands for it, too.
+    pub base: u64,
+    /// The names in the order of their positions.
+    pub names: Arc<Vec<Listed>>,
+    /// When it began.
+    pub since: Time,
+}
+
+impl Reading {
+    /// The names behind `position`.
+    pub fn behind(&self, position: u64) -> &[Listed] {
+        let first = self.names.partition_point(|listed| listed.position < position);
+        self.names.get(first..).unwrap_or_default()
+    }
+
+    /// The number of "." and "..", in this order, that come before `position`.
+    pub fn dots_before(position: u64) -> u64 {
+        (position & PLACE_MASK).min(DOTS)
+    }
+}
+
+/// A listing of which the kernel may have a copy, or is reading one.
+#[derive(Clone, Debug)]
+struct Kept {
+    tag: u64,
+    /// What was listed, in the order of places, while somebody reads it.
+    reading: Option<(Arc<Vec<Listed>>, Time)>,
+    /// A sum of the names, of what they mean, and of the directory above.
+    sum: u64,
+    /// This is the listing that the host knew when the last reader began.
+    is_present: bool,
+    /// The kernel is to drop its copy then.
+    until: Time,
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub struct KeptListings {
+    /// So that nobody can choose names with one place.
+    key: u64,
+    last_tag: u64,
+    of: BTreeMap<Ino, Kept>,
+    /// Names in those that are being read.
+    names: usize,
+}
+
+impl KeptListings {
+    /// Has places of names be others than those of other mounts.
+    pub fn set_key(&mut self, key: u64) {
+        self.key = key;
+    }
+
+    /// A reader begins with `directory`, which is in `above` and has these names. They may not be
+    /// those that the host knows now.
+    pub fn begin(
+        &mut self,
+        (directory, above): (Ino, Ino),
+        (names, is_present): (Vec<(Name, Ino)>, bool),
+        now: Time,
+    ) -> Reading {
+        let sum = self.sum(above, &names);
+        let known = self.of.get(&directory).filter(|kept| kept.sum == sum).map(|kept| kept.tag);
+        let tag = known.unwrap_or_else(|| self.next_tag());
+        self.take(directory);
+        let names = Arc::new(self.placed(tag, names));
+        let reading = (self.names + names.len() <= NAMES_MAX).then(|| (Arc::clone(&names), now));
+        self.names += reading.as_ref().map_or(0, |(names, _)| names.len());
+        let until = Time(now.0 + (LONG - SPARE));
+        self.of.insert(directory, Kept { tag, reading, sum, is_present, until });
+        Reading { base: tag << PLACE_BITS, names, since: now }
+    }
+
+    /// A reader goes on at `position`, if it is known what it reads.
+    pub fn goes_on(&self, directory: Ino, position: u64) -> Option<Reading> {
+        let kept = self.of.get(&directory).filter(|kept| kept.tag == position >> PLACE_BITS)?;
+        let (names, since) = kept.reading.clone()?;
+        Some(Reading { base: kept.tag << PLACE_BITS, names, since })
+    }
+
+    /// A reader goes on at `position`, and these are the names now.
+    pub fn listed_again(&self, position: u64, names: Vec<(Name, Ino)>, now: Time) -> Reading {
+        let tag = position >> PLACE_BITS;
+        let names = Arc::new(self.placed(tag, names));
+        Reading { base: tag << PLACE_BITS, names, since: now }
+    }
+
+    /// A reader has come to the end at `position`. True if the kernel may use its copy: that is the
+    /// present listing, which `is_promised`.
+    pub fn end(&mut self, directory: Ino, position: u64, is_promised: bool) -> bool {
+        let Some(kept) = self.of.get_mut(&directory) else { return false };
+        if kept.tag != position >> PLACE_BITS {
+            return false;
+        }
+        let is_right = is_promised && kept.is_present;
+        let read = kept.reading.take();
+        self.names -= read.map_or(0, |(names, _)| names.len());
+        is_right
+    }
+
+    /// The listing is another one, or may not be used any more. True if the kernel may have a copy.
+    pub fn drop_one(&mut self, directory: Ino) -> bool {
+        self.take(directory).is_some()
+    }
+
+    /// Returns all directories of whose listings the kernel may have a copy, which it is to drop.
+    pub fn drop_all(&mut self) -> Vec<Ino> {
+        self.names = 0;
+        std::mem::take(&mut self.of).into_keys().collect()
+    }
+
+    /// The same of those whose time has come.
+    pub fn drop_old(&mut self, now: Time) -> Vec<Ino> {
+        let old = self.of.iter().filter(|(_, kept)| kept.until <= now);
+        let old: Vec<Ino> = old.map(|(ino, _)| *ino).collect();
+        old.iter().for_each(|ino| drop(self.take(*ino)));
+        old
+    }
+
+    fn take(&mut self, directory: Ino) -> Option<Kept> {
+        let kept = self.of.remove(&directory)?;
+        self.names -= kept.reading.as_ref().map_or(0, |(names, _)| names.len());
+        Some(kept)
+    }
+
+    fn next_tag(&mut self) -> u64 {
+        self.last_tag = self.last_tag % TAG_MAX + 1;
+        self.last_tag
+    }
+
+    fn hasher(&self) -> DefaultHasher {
+        let mut hasher = DefaultHasher::new();
+        self.key.hash(&mut hasher);
+        hasher
+    }
+
+    fn sum(&self, above: Ino, names: &[(Name, Ino)]) -> u64 {
+        let mut hasher = self.hasher();
+        (above, names).hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Names in the order of their places. Two with one place get places that follow each other.
+    fn placed(&self, tag: u64, names: Vec<(Name, Ino)>) -> Vec<Listed> {
+        let place = |name: &Name| {
+            let mut hasher = self.hasher();
+            name.hash(&mut hasher);
+            DOTS + hasher.finish() % PLACES
+        };
+        let mut placed: Vec<Listed> = names
+            .into_iter()
+            .map(|(name, ino)| Listed { position: place(&name), name, ino })
+            .collect();
+        placed.sort_unstable_by(|a, b| (a.position, &a.name).cmp(&(b.position, &b.name)));
+        let mut least = DOTS;
+        for listed in &mut placed {
+            let place = listed.position.max(least);
+            least = place + 1;
+            listed.position = tag << PLACE_BITS | place;
+        }
+        placed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const DIR: Ino = Ino(7);
+
+    fn at(seconds: u64) -> Time {
+        Time(Duration::from_secs(seconds))
+    }
+
+    fn names(numbers: impl IntoIterator<Item = u64>) -> Vec<(Name, Ino)> {
+        let name = |number: u64| Name::new(format!("name {number}").as_bytes()).unwrap();
+        numbers.into_iter().map(|number| (name(number), Ino(number))).collect()
+    }
+
+    fn begin(kept: &mut KeptListings, names: Vec<(Name, Ino)>, seconds: u64) -> Reading {
+        kept.begin((DIR, Ino::ROOT), (names, true), at(seconds))
+    }
+
+    fn inodes(listed: &[Listed]) -> Vec<u64> {
+        let mut all: Vec<u64> = listed.iter().map(|listed| listed.ino.0).collect();
+        all.sort_unstable();
+        all
+    }
+
+    /// Proves S6.8.
+    #[test]
+    fn a_copy_may_be_used_if_it_has_the_present_listing() {
+        let mut kept = KeptListings::default();
+        let reading = begin(&mut kept, names(0..3), 0);
+        assert_eq!(inodes(reading.behind(0)), [0, 1, 2]);
+        let end = reading.names.last().unwrap().position + 1;
+        assert!(reading.behind(end).is_empty());
+        assert!(kept.end(DIR, end, true));
+        assert!(!kept.end(DIR, end, false), "nobody would tell of a change");
+        // The same again; others; the same in another place.
+        assert_eq!(begin(&mut kept, names(0..3), 1).base, reading.base);
+        for (above, others) in [(Ino::ROOT, names(0..2)), (Ino(9), names(0..3))] {
+            let other = kept.begin((DIR, above), (others, true), at(1));
+            assert_ne!(other.base, reading.base);
+            assert!(!kept.end(DIR, end, true), "its reader began before");
+        }
+        assert!(kept.drop_one(DIR) && !kept.drop_one(DIR));
+        assert!(!kept.end(DIR, end, true) && kept.goes_on(DIR, end).is_none());
+    }
+
+    #[test]
+    fn a_reader_keeps_its_tag_and_finds_its_place_in_another_listing() {
+        let mut kept = KeptListings::default();
+        let reading = begin(&mut kept, names(0..100), 0);
+        let half = reading.names[49].position + 1;
+        assert_eq!(kept.goes_on(DIR, half).unwrap().behind(half).len(), 50);
+        assert!(kept.drop_one(DIR));
+        let gone = reading.names[70].ino.0;
+        let later = kept.listed_again(half, names((0..120).filter(|n| *n != gone)), at(1));
+        assert_eq!(later.base, reading.base);
+        let rest = inodes(later.behind(half));
+        let unchanged = reading.names[50..].iter().map(|listed| listed.ino.0);
+        assert!(unchanged.filter(|ino| *ino != gone).all(|ino| rest.contains(&ino)));
+        let read = reading.names[..50].iter().map(|listed| listed.ino.0);
+        assert!(read.into_iter().all(|ino| !rest.contains(&ino)), "no name comes twice");
+    }
+
+    #[test]
+    fn what_is_kept_is_dropped_in_time_and_all_at_once() {
+        let mut kept = KeptListings::default();
+        begin(&mut kept, names(0..3), 0);
+        kept.begin((Ino(8), Ino::ROOT), (names(0..3), true), at(300));
+        assert_eq!((kept.drop_old(at(589)), kept.drop_old(at(590))), (vec![], vec![DIR]));
+        begin(&mut kept, names(0..3), 600);
+        assert_eq!((kept.drop_all(), kept.names), (vec![DIR, Ino(8)], 0));
+    }
+
+    #[test]
+    fn no_more_names_are_held_than_there_is_room_for() {
+        let mut kept = KeptListings::default();
+        let many = begin(&mut kept, names(0..NAMES_MAX as u64), 0);
+        let few = kept.begin((Ino(8), Ino::ROOT), (names(0..3), true), at(0));
+        assert!(kept.goes_on(DIR, many.base).is_some() && kept.goes_on(Ino(8), few.base).is_none());
+        assert!(kept.end(DIR, many.base, true) && kept.end(Ino(8), few.base, true));
+        assert_eq!(kept.names, 0);
+    }
+
+    #[test]
+    fn dots_come_first() {
+        let mut kept = KeptListings::default();
+        let reading = begin(&mut kept, names(0..3), 0);
+        let before = |place: u64| Reading::dots_before(reading.base | place);
+        assert_eq!([before(0), before(1), before(2), before(9)], [0, 1, 2, 2]);
+        assert!(reading.behind(reading.base | 2).len() == 3);
+    }
+
+    proptest! {
+        /// The kernel keeps what comes at the end of its copy, of readers that begin and go on in
+        /// any order while the listing changes. It never uses a copy that is not the present one.
+        #[test]
+        fn no_old_copy_is_used(
+            steps in prop::collection::vec((0..5u8, 0..3usize, 1..4usize), 1..80),
+        ) {
+            let mut kept = KeptListings::default();
+            let mut now: Vec<u64> = (0..4).collect();
+            // Of each reader its position, and an answer that it has not taken in: where it begins,
+            // and names with their positions.
+            let mut readers: [(u64, Option<Vec<(u64, u64)>>); 3] = Default::default();
+            // The copy, where it ends, whether a reader has come to the end, and whether a part
+            // of it is gone.
+            let (mut copy, mut end): (Vec<u64>, u64) = Default::default();
+            let (mut is_whole, mut has_gap) = (false, false);
+            for (step, who, count) in steps {
+                let reader = &mut readers[who];
+                match step {
+                    0 => {
+                        now.push(now.iter().max().unwrap_or(&0) + 1);
+                        has_gap |= kept.drop_one(DIR) && end != 0;
+                    }
+                    1 if now.len() > 1 => {
+                        now.remove(0);
+                        has_gap |= kept.drop_one(DIR) && end != 0;
+                    }
+                    2 => *reader = (0, None),
+                    3 if reader.1.is_none() => {
+                        let position = reader.0;
+                        let listed = names(now.iter().copied());
+                        let reading = match position {
+                            0 => begin(&mut kept, listed, 0),
+                            _ => kept
+                                .goes_on(DIR, position)
+                                .unwrap_or_else(|| kept.listed_again(position, listed, at(0))),
+                        };
+                        let some = reading.behind(position).iter().take(count);
+                        let some: Vec<_> =
+                            some.map(|one| (one.position + 1, one.ino.0)).collect();
+                        has_gap |= some.is_empty() && !kept.end(DIR, position, true) && end != 0;
+                        reader.1 = Some(some);
+                    }
+                    _ => {
+                        let Some(answer) = reader.1.take() else { continue };
+                        is_whole |= answer.is_empty() && end == reader.0 && end != 0;
+                        for (behind, ino) in answer {
+                            if end == reader.0 && !is_whole {
+                                copy.push(ino);
+                                end = behind;
+                            }
+                            reader.0 = behind;
+                        }
+                    }
+                }
+                if is_whole && has_gap {
+                    // Who uses it finds that, and it begins anew.
+                    (copy, end, is_whole, has_gap) = (Vec::new(), 0, false, false);
+                }
+                if is_whole {
+                    copy.sort_unstable();
+                    prop_assert_eq!(&copy, &now);
+                }
+            }
+        }
+    }
+}
