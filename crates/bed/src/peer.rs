@@ -86,7 +86,7 @@ pub fn all() -> &'static [Kind] {
             name: "fuse-floor",
             about: "a mirror that does nothing, over fuser: what FUSE itself takes",
             remote: false,
-            start: |stage| Ok(Box::new(local::Floor::new(stage)?)),
+            start: |stage| Ok(Box::new(local::Floor::new(stage, &["fuse-floor"])?)),
         },
         Kind {
             name: "segue",
@@ -140,10 +140,33 @@ const BEFORE: Kind = Kind {
     },
 };
 
-/// File systems that are measured where they are named: others that cache and validate.
+/// A mirror over Segue's own binding. It gets the same requests as Segue, also FLUSH at each close.
+fn floor_with(stage: &Stage, mirror: &'static [&'static str]) -> Result<Box<dyn Peer>> {
+    Ok(Box::new(local::Floor::new(stage, mirror)?))
+}
+
+/// File systems that are measured where they are named: floors, and others that cache and validate.
 pub fn more() -> &'static [Kind] {
     &[
         BEFORE,
+        Kind {
+            name: "floor",
+            about: "a mirror that does nothing, over Segue's own binding, for the same requests",
+            remote: false,
+            start: |stage| floor_with(stage, &["mirror", "--flush", "answer"]),
+        },
+        Kind {
+            name: "floor-uring",
+            about: "the same over io_uring",
+            remote: false,
+            start: |stage| floor_with(stage, &["mirror", "--flush", "answer", "--uring"]),
+        },
+        Kind {
+            name: "segue-uring",
+            about: "Segue, -o io-uring",
+            remote: true,
+            start: |stage| segue_with(stage, &["-o", "io-uring"]),
+        },
         Kind {
             name: "sshfs-cached",
             about: "sshfs, -o auto_cache: the kernel keeps the pages of files with the same time",

@@ -1,4 +1,4 @@
-//! The two baselines without a network: a plain directory, and the floor over one.
+//! The baselines without a network: a plain directory, and the floors over one.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::{Peer, Stage, wait_until};
 use crate::segue::is_mounted;
-use crate::{Doing, Host, Proc, Result};
+use crate::{Doing, FuseUring, Host, Proc, Result};
 
 /// A plain directory on the client.
 pub(crate) struct Local {
@@ -37,19 +37,24 @@ impl Peer for Local {
     }
 }
 
-/// The floor over a directory on the client.
+/// A mirror of a directory on the client, which does nothing else. The program `segue-bench` has
+/// one over each binding.
 pub(crate) struct Floor {
     client: Host,
+    /// The command of `segue-bench`, with its options.
+    mirror: &'static [&'static str],
     source: PathBuf,
     point: PathBuf,
     daemon: Option<Proc>,
+    /// Requests come over io_uring, which the kernel offers meanwhile.
+    uring: Option<FuseUring>,
 }
 
 impl Floor {
-    pub(crate) fn new(stage: &Stage) -> Result<Floor> {
+    pub(crate) fn new(stage: &Stage, mirror: &'static [&'static str]) -> Result<Floor> {
         let client = stage.client.clone();
         let (source, point) = (client.mkdir("source")?, client.mkdir("mnt")?);
-        Ok(Floor { client, source, point, daemon: None })
+        Ok(Floor { client, mirror, source, point, daemon: None, uring: None })
     }
 }
 
@@ -60,11 +65,14 @@ impl Peer for Floor {
 
     fn mount(&mut self) -> Result<PathBuf> {
         let us = std::env::current_exe().doing("find segue-bench")?;
+        if self.mirror.contains(&"--uring") {
+            self.uring = Some(FuseUring::offer()?);
+        }
         let mut command = self.client.command(us);
-        command.arg("fuse-floor").arg(&self.source).arg(&self.point).stdin(Stdio::null());
+        command.args(self.mirror).arg(&self.source).arg(&self.point).stdin(Stdio::null());
         let daemon = self.daemon.insert(self.client.spawn(&mut command)?);
         wait_until("the floor is not mounted", Duration::from_secs(10), || {
-            super::still_runs(daemon, "fuse-floor")?;
+            super::still_runs(daemon, "segue-bench")?;
             Ok(is_mounted(&self.point))
         })?;
         Ok(self.point.clone())
@@ -72,7 +80,8 @@ impl Peer for Floor {
 
     fn umount(&mut self) -> Result<()> {
         super::umount(&self.client, &self.point)?;
-        super::ended(self.daemon.take(), "fuse-floor")
+        self.uring = None;
+        super::ended(self.daemon.take(), "segue-bench")
     }
 
     fn drain(&mut self) -> Result<()> {

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Peer, Stage};
 use crate::segue::{SegueMount, SegueServer};
-use crate::{Error, Result, run};
+use crate::{Error, FuseUring, Result, run};
 
 const VOLUME: &str = "home";
 
@@ -13,6 +13,8 @@ pub(crate) struct Segue {
     server: SegueServer,
     options: Vec<String>,
     mounted: Option<SegueMount>,
+    /// Requests come over io_uring, which the kernel offers meanwhile.
+    uring: Option<FuseUring>,
 }
 
 impl Segue {
@@ -20,7 +22,8 @@ impl Segue {
     pub(crate) fn new(stage: &Stage, options: &[String], serving: &[&str]) -> Result<Segue> {
         let data = stage.server.mkdir("data")?;
         let server = SegueServer::start_with(&stage.server, &data, serving)?;
-        Ok(Segue { stage: stage.clone(), server, options: options.to_vec(), mounted: None })
+        let (stage, options) = (stage.clone(), options.to_vec());
+        Ok(Segue { stage, server, options, mounted: None, uring: None })
     }
 }
 
@@ -38,13 +41,18 @@ impl Peer for Segue {
         let point = self.stage.client.mkdir("mnt")?;
         let url = self.server.invite(&["--volume", VOLUME])?;
         let options: Vec<&str> = self.options.iter().map(String::as_str).collect();
+        if options.contains(&"io-uring") {
+            self.uring = Some(FuseUring::offer()?);
+        }
         let mount = SegueMount::new(&self.stage.client, &url, &point, &options)?;
         self.mounted = Some(mount);
         Ok(point)
     }
 
     fn umount(&mut self) -> Result<()> {
-        self.mounted.take().map_or(Ok(()), |mut mounted| mounted.umount(&[]))
+        let ended = self.mounted.take().map_or(Ok(()), |mut mounted| mounted.umount(&[]));
+        self.uring = None;
+        ended
     }
 
     fn drain(&mut self) -> Result<()> {
