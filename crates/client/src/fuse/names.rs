@@ -40,7 +40,7 @@ pub(super) async fn set_attr(
     let through = SizeChange { open: asked.handle.is_some(), kills_set_ids: asked.kill_suidgid };
     let result = async {
         if let Some(size) = asked.size {
-            mount.truncate(ino, size, through, caller.clone()).await?;
+            Box::pin(mount.truncate(ino, size, through, caller.clone())).await?;
         }
         if (SetAttr { times_now: false, ..set }) != SetAttr::default() {
             mount.set_attr(ino, set, caller).await?;

@@ -7,9 +7,8 @@
 //! becomes a conflict copy later.
 
 use segue_core::host::call::{Answer, Call, NameCall, RenameFlag};
-use segue_core::nouns::{Attr, Caller, Class, Dentry, Ino, Name, NewNode, SetAttr};
+use segue_core::nouns::{Attr, Caller, Dentry, Ino, Name, NewNode, SetAttr};
 use segue_core::refusal::Refusal;
-use segue_rpc::Rpc;
 
 use crate::mount::Mount;
 use crate::shell::Changed;
@@ -30,7 +29,7 @@ impl Mount {
     async fn change(&self, call: NameCall, caller: Caller) -> Result<Option<Ino>, Refusal> {
         let call = Call::Name(call, caller);
         let Changed { answer: Answer { ino, slowed_by, .. }, made, .. } =
-            self.shell.call_asking(&Rpc::new(Class::Fetch), call).await?;
+            self.shell.call_asking(call).await?;
         if let Some(record) = made {
             self.disk.for_user.conflicts.lock().changed(&record);
             self.shell.slow_down(slowed_by).await;

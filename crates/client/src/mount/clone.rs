@@ -6,9 +6,8 @@
 
 use segue_core::host::Copied;
 use segue_core::host::call::Call;
-use segue_core::nouns::{Class, Outcome};
+use segue_core::nouns::Outcome;
 use segue_core::refusal::Refusal;
-use segue_rpc::Rpc;
 
 use crate::mount::Mount;
 
@@ -23,7 +22,7 @@ impl Mount {
         }
         let (bytes, caller) = (asked, to.caller.clone());
         let call = Call::Clone { from: from.ino, to: to.ino, bytes, caller };
-        let copied = self.shell.call_asking(&Rpc::new(Class::Fetch), call).await;
+        let copied = self.shell.call_asking(call).await;
         let size = self.host.lock().tree().peek(from.ino).map_or(0, |attr| attr.size);
         match copied.ok().and_then(|copied| copied.answer.outcome).as_deref() {
             Some(Outcome::Done { touched })

@@ -4,10 +4,9 @@ use std::sync::Arc;
 
 use segue_core::host::cache::Nodes;
 use segue_core::host::call::{By, Call, EditCall, NewHandle, OpenCall, OpenFile, OpenHandle, What};
-use segue_core::nouns::{Attr, Caller, Class, Ino};
+use segue_core::nouns::{Attr, Caller, Ino};
 use segue_core::refusal::Refusal;
 use segue_fuse::BackingId;
-use segue_rpc::Rpc;
 
 use crate::metrics::Asked;
 use crate::mount::{Mount, idle};
@@ -219,7 +218,7 @@ impl Mount {
 
     /// Carries out a sync. If it waited for the server, other hosts have heard of it, too.
     async fn sync(&self, call: Call) -> Result<(), Refusal> {
-        let synced = self.shell.call_asking(&Rpc::new(Class::Fetch), call).await?;
+        let synced = self.shell.call_asking(call).await?;
         match synced.answer.is_settled {
             true => self.shell.visible().await,
             false => Ok(()),

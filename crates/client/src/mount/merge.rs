@@ -5,8 +5,6 @@ use std::time::Duration;
 
 use segue_core::host::call::Call;
 use segue_core::host::conflict::may_merge_later;
-use segue_core::nouns::Class;
-use segue_rpc::Rpc;
 
 use crate::mount::Shared;
 
@@ -30,7 +28,7 @@ pub(super) async fn merge_what_was_made_twice(mount: Shared) {
             if given_up.contains(&ino) {
                 continue;
             }
-            match mount.shell.call_asking(&Rpc::new(Class::Fetch), Call::Merge(duplicate)).await {
+            match mount.shell.call_asking(Call::Merge(duplicate)).await {
                 Ok(_) => {
                     mount.disk.for_user.conflicts.lock().forget(at.parent, at.name.as_bytes());
                     pause = AGAIN;

@@ -28,7 +28,7 @@ impl Shell {
     /// Waits as long as a call asks for: for the outcome of a change, and for room in the log.
     pub(crate) async fn waited_for(&self, changed: Changed) -> Result<Changed, Refusal> {
         let changed = match changed.rest {
-            Some(rest) => rest.end().await?,
+            Some(rest) => Box::pin(rest.end()).await?,
             None => changed,
         };
         self.slow_down(changed.answer.slowed_by).await;
@@ -37,7 +37,12 @@ impl Shell {
 
     /// Waits as long as a caller that added so many bytes to a log that is nearly full.
     pub(crate) async fn slow_down(&self, added: Option<u64>) {
-        let Some(bytes) = added else { return };
+        if let Some(bytes) = added {
+            Box::pin(self.slow_down_by(bytes)).await;
+        }
+    }
+
+    async fn slow_down_by(&self, bytes: u64) {
         let rate = match self.remote.is_offline() {
             true => 0,
             false => self.remote.link().stats().map_or(0, |stats| stats.bandwidth_up),

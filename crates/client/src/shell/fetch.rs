@@ -51,14 +51,22 @@ impl Shell {
         class: Class,
         call: Call,
     ) -> Result<Vec<u8>, Refusal> {
-        let (rpc, mut running) = (Rpc::new(Class::Fetch), Running::new(self, &call));
-        let mut event = Event::Call { id: running.id, call };
-        let mut passed = Vec::new();
+        match self.start(call) {
+            (_, Ran::Answered(answer)) => answer.map(|_| Vec::new()),
+            (running, Ran::Asks(asked)) => {
+                Box::pin(self.go_on_fetching(class, running, asked)).await
+            }
+        }
+    }
+
+    async fn go_on_fetching(
+        self: &Arc<Self>,
+        class: Class,
+        mut running: Running<'_>,
+        mut asked: Asked,
+    ) -> Result<Vec<u8>, Refusal> {
+        let (rpc, mut passed) = (Rpc::new(Class::Fetch), Vec::new());
         loop {
-            let asked = match self.run(&mut running, event, &[]) {
-                Ran::Answered(answer) => return answer.map(|_| passed),
-                Ran::Asks(asked) => asked,
-            };
             if class == Class::Fetch {
                 self.want(&asked);
             }
@@ -83,7 +91,11 @@ impl Shell {
                 }
                 asked => self.answer(&rpc, asked).await,
             };
-            event = Event::Done { id: running.id, done: done.map_err(Undone::from) };
+            let event = Event::Done { id: running.id, done: done.map_err(Undone::from) };
+            match self.run(&mut running, event, &[]) {
+                Ran::Answered(answer) => return answer.map(|_| passed),
+                Ran::Asks(next) => asked = next,
+            }
         }
     }
 

@@ -140,9 +140,7 @@ impl Rest {
         let Some(awaited) = self.awaited.take() else { return Ok(Changed::default()) };
         let shell = &self.shell;
         let running = Running::of(shell, self.id);
-        let done = shell.progressed(awaited).await.map_err(Undone::from);
-        let event = Event::Done { id: running.id, done };
-        shell.go_on(&Rpc::new(Class::Fetch), running, event).await
+        shell.go_on_with(&Rpc::new(Class::Fetch), running, Asked::Await(awaited)).await
     }
 }
 
@@ -246,37 +244,61 @@ impl Shell {
     pub(crate) async fn look(&self, look: Look) -> Result<(Seen, bool), Refusal> {
         match self.glance(&look) {
             Some(seen) => Ok((seen, true)),
-            None => self.look_as(&Rpc::new(Class::Fetch), look).await,
+            // Boxed, as all that may wait: few calls do, and each would bring the room for it.
+            None => Box::pin(self.look_further(look)).await,
         }
+    }
+
+    async fn look_further(&self, look: Look) -> Result<(Seen, bool), Refusal> {
+        self.look_as(&Rpc::new(Class::Fetch), look).await
     }
 
     /// The same past the cache, with questions that go as `rpc`.
     pub(crate) async fn look_as(&self, rpc: &Rpc, look: Look) -> Result<(Seen, bool), Refusal> {
-        let looked = self.call_asking(rpc, Call::Look(look)).await?;
+        let looked = self.call_asking_as(rpc, Call::Look(look)).await?;
         Ok((*looked.answer.seen.ok_or(Refusal::Io)?, looked.answer.is_cached))
     }
 
-    /// Carries out a call that may have to ask the server, with questions that go as `rpc`.
-    pub(crate) async fn call_asking(&self, rpc: &Rpc, call: Call) -> Result<Changed, Refusal> {
-        let running = Running::new(self, &call);
-        let event = Event::Call { id: running.id, call };
-        self.go_on(rpc, running, event).await
+    /// Carries out a call that may have to ask the server.
+    pub(crate) async fn call_asking(&self, call: Call) -> Result<Changed, Refusal> {
+        match self.start(call) {
+            (_, Ran::Answered(answer)) => answer,
+            (running, Ran::Asks(asked)) => {
+                let rest = async { self.go_on_with(&Rpc::new(Class::Fetch), running, asked).await };
+                Box::pin(rest).await
+            }
+        }
     }
 
-    /// Goes on with a call that was begun.
-    async fn go_on(
+    /// The same with questions that go as `rpc`.
+    pub(crate) async fn call_asking_as(&self, rpc: &Rpc, call: Call) -> Result<Changed, Refusal> {
+        match self.start(call) {
+            (_, Ran::Answered(answer)) => answer,
+            (running, Ran::Asks(asked)) => Box::pin(self.go_on_with(rpc, running, asked)).await,
+        }
+    }
+
+    /// Begins a call, and goes on until it is answered or asks.
+    pub(crate) fn start(&self, call: Call) -> (Running<'_>, Ran) {
+        let mut running = Running::new(self, &call);
+        let event = Event::Call { id: running.id, call };
+        let ran = self.run(&mut running, event, &[]);
+        (running, ran)
+    }
+
+    /// Goes on with a call that asks.
+    async fn go_on_with(
         &self,
         rpc: &Rpc,
         mut running: Running<'_>,
-        mut event: Event,
+        mut asked: Asked,
     ) -> Result<Changed, Refusal> {
         loop {
+            let done = self.answer(rpc, asked).await.map_err(Undone::from);
+            let event = Event::Done { id: running.id, done };
             match self.run(&mut running, event, &[]) {
                 Ran::Answered(answer) => return answer,
-                Ran::Asks(asked) => {
-                    let done = self.answer(rpc, asked).await.map_err(Undone::from);
-                    event = Event::Done { id: running.id, done };
-                }
+                Ran::Asks(next) => asked = next,
             }
         }
     }

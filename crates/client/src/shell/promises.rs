@@ -73,7 +73,7 @@ impl Shell {
     /// These have changed on the server. Nothing uses what was known of them when this returns.
     async fn hear(&self, inodes: Vec<Ino>) {
         let call = Call::TakeBack(Ended::Broken(inodes));
-        if let Err(refusal) = self.call_asking(&Rpc::new(Class::Fetch), call).await {
+        if let Err(refusal) = self.call_asking(call).await {
             tracing::error!("what changed on the server may be used for a while: {refusal}");
         }
     }
@@ -138,7 +138,7 @@ impl Shell {
             let shell = Arc::clone(&self);
             tokio::spawn(async move {
                 let (what, is_seal) = (format!("{call:?}"), matches!(call, Call::SealAll(_)));
-                match shell.call_asking(&Rpc::new(Class::Fetch), call).await {
+                match shell.call_asking(call).await {
                     Err(refusal) if is_seal => {
                         tracing::warn!("some written data are not queued yet: {refusal}");
                     }

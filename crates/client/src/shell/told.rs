@@ -5,10 +5,10 @@
 use std::sync::{Arc, OnceLock, Weak};
 
 use segue_core::host::call::{Call, Ended};
-use segue_core::nouns::{Class, ClientId, InoGrant, Version};
+use segue_core::nouns::{ClientId, InoGrant, Version};
 use segue_core::refusal::Refusal;
 use segue_core::wire::Welcome;
-use segue_rpc::{Peer, Rpc};
+use segue_rpc::Peer;
 
 use crate::shell::Shell;
 
@@ -82,8 +82,7 @@ impl Shell {
             (false, false) => return,
         };
         tracing::debug!("what the kernel was told is taken back: {ended:?}");
-        if let Err(refusal) = self.call_asking(&Rpc::new(Class::Fetch), Call::TakeBack(ended)).await
-        {
+        if let Err(refusal) = self.call_asking(Call::TakeBack(ended)).await {
             tracing::error!("the kernel may use what it was told for a while: {refusal}");
         }
     }

@@ -20,7 +20,7 @@ impl Shell {
         let pending = self.unseen.lock().pending(self.host.now());
         let Some(answer) = pending else { return Ok(()) };
         let heard = || "other hosts to be told of it".to_owned();
-        waits(heard, self.remote.visible()).await?;
+        Box::pin(waits(heard, self.remote.visible())).await?;
         self.unseen.lock().seen(answer);
         Ok(())
     }

@@ -81,7 +81,7 @@ pub struct Host {
     /// Duplicates that the server has compared, and that are different.
     different: BTreeMap<Ino, Compare>,
     /// Calls that are not answered.
-    calls: BTreeMap<CallId, Running>,
+    calls: BTreeMap<CallId, Box<Running>>,
     /// What the shell has to do.
     actions: VecDeque<Action>,
     /// Grows whenever something was settled or fetched.

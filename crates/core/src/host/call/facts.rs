@@ -3,8 +3,6 @@
 //! A call looks for one fact at a time. The fact counts for this call only, because it may come
 //! without a promise of the server.
 
-use std::collections::BTreeMap;
-
 use super::{Look, Running, Seen, Step};
 use crate::host::Host;
 use crate::host::action::{Action, CallId, Now};
@@ -13,14 +11,42 @@ use crate::nouns::{Attr, Dentry, Ino, Kind, Name};
 use crate::refusal::Refusal;
 use crate::wire::Compare;
 
+/// Values by keys, in the order in which they came: so few that a search is no more than a look
+/// at each.
+#[derive(Debug)]
+pub(in crate::host) struct Few<K, V>(Vec<(K, V)>);
+
+impl<K, V> Default for Few<K, V> {
+    fn default() -> Few<K, V> {
+        Few(Vec::new())
+    }
+}
+
+impl<K: PartialEq, V> Few<K, V> {
+    fn insert(&mut self, key: K, value: V) {
+        match self.0.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, known)) => *known = value,
+            None => self.0.push((key, value)),
+        }
+    }
+
+    fn get(&self, key: &K) -> Option<&V> {
+        self.0.iter().find(|(known, _)| known == key).map(|(_, value)| value)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &(K, V)> {
+        self.0.iter()
+    }
+}
+
 /// Facts that a call has looked for.
 #[derive(Debug, Default)]
 pub(in crate::host) struct Facts {
-    pub(super) names: BTreeMap<Dentry, Option<Attr>>,
-    attrs: BTreeMap<Ino, Attr>,
-    listings: BTreeMap<Ino, Vec<(Name, Ino)>>,
-    targets: BTreeMap<Ino, Vec<u8>>,
-    xattrs: BTreeMap<Ino, XattrMap>,
+    pub(super) names: Few<Dentry, Option<Attr>>,
+    attrs: Few<Ino, Attr>,
+    listings: Few<Ino, Vec<(Name, Ino)>>,
+    targets: Few<Ino, Vec<u8>>,
+    xattrs: Few<Ino, XattrMap>,
     /// Whether the data of two files are the same. `None`: they have other versions by now.
     same: Option<(Compare, Option<bool>)>,
     pub(super) number: Option<Ino>,
@@ -30,11 +56,11 @@ impl Facts {
     /// Takes in the result of a look.
     fn learn(&mut self, look: Look, seen: Seen) {
         match (look, seen) {
-            (Look::Name(at), Seen::Name(attr)) => drop(self.names.insert(at, attr)),
-            (Look::Attr(ino), Seen::Attr(attr)) => drop(self.attrs.insert(ino, attr)),
-            (Look::Names(ino), Seen::Names(names)) => drop(self.listings.insert(ino, names)),
-            (Look::Target(ino), Seen::Target(target)) => drop(self.targets.insert(ino, target)),
-            (Look::Xattrs(ino), Seen::Xattrs(map)) => drop(self.xattrs.insert(ino, map)),
+            (Look::Name(at), Seen::Name(attr)) => self.names.insert(at, attr),
+            (Look::Attr(ino), Seen::Attr(attr)) => self.attrs.insert(ino, attr),
+            (Look::Names(ino), Seen::Names(names)) => self.listings.insert(ino, names),
+            (Look::Target(ino), Seen::Target(target)) => self.targets.insert(ino, target),
+            (Look::Xattrs(ino), Seen::Xattrs(map)) => self.xattrs.insert(ino, map),
             (Look::Same(files), Seen::Same(same)) => self.same = Some((files, Some(same))),
             (look, seen) => unreachable!("{seen:?} is not seen by {look:?}"),
         }

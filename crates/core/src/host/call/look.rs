@@ -155,11 +155,10 @@ impl Host {
             // A change made here meanwhile makes another fact the next one.
             looks.clear();
         }
-        if looks.is_empty() {
-            looks.push(Looking::new(look, now));
-        }
+        // Most are over at once, and no list is made for those.
+        let mut next = looks.is_empty().then(|| Looking::new(look, now));
         let mut within = None;
-        while let Some(mut looking) = looks.pop() {
+        while let Some(mut looking) = next.take().or_else(|| looks.pop()) {
             let action = match self.see(&mut looking, within.take(), now) {
                 Ok(Glimpse::Seen(seen)) => {
                     within = Some(Ok(seen));

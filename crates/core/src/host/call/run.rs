@@ -29,7 +29,7 @@ impl Host {
                 if call.changes_files() && self.settings.is_read_only {
                     return self.reply(id, Err(Refusal::ReadOnly));
                 }
-                self.go_on(id, Running::new(call), now);
+                self.go_on(id, Box::new(Running::new(call)), now);
             }
             Event::Time => self.time_came(now),
             Event::Cancel(id) => {
@@ -63,7 +63,7 @@ impl Host {
         self.calls.len()
     }
 
-    fn go_on(&mut self, id: CallId, mut running: Running, now: Now) {
+    fn go_on(&mut self, id: CallId, mut running: Box<Running>, now: Now) {
         match self.attempt(id, &mut running, now) {
             Ok(Next::Step) => {
                 assert!(running.is_stepping(), "a call that goes on waits for an action");
