@@ -6,7 +6,6 @@ use segue_core::host::Copied;
 use segue_core::refusal::Refusal;
 use segue_fuse::{Answer, Call, Errno, FileSystem, Open, Reply, Request};
 
-use super::caller::resolve;
 use super::convert::{attributes, empty, errno, ino, name, open_mode, outcome, sized, stat_fs};
 use super::directory::Reader;
 use super::waiting::{Asked, Kind};
@@ -85,7 +84,7 @@ impl Front {
 
     fn name_call(&self, request: &Request<'_>, reply: Reply) {
         let (node, mount) = (ino(request.node()), self.mount());
-        let whole = Asked::new(request, Kind::Whole);
+        let (whole, caller) = (Asked::new(request, Kind::Whole), || self.callers.resolve(request));
         match request.call {
             Call::Lookup { name: child } => {
                 self.answer(whole, reply, names::lookup(mount, node, name(child)));
@@ -101,43 +100,35 @@ impl Front {
                 // truncate(2) may wait for the server.
                 let kind = if set.size.is_some() { Kind::Interruptible } else { Kind::Whole };
                 let asked = Asked::new(request, kind);
-                self.answer(
-                    asked,
-                    reply,
-                    names::set_attr(mount, request.node(), set, resolve(request)),
-                );
+                self.answer(asked, reply, names::set_attr(mount, request.node(), set, caller()));
             }
             Call::ReadLink => self.answer(whole, reply, async move {
                 outcome(mount.readlink(node).await, Answer::Data)
             }),
             Call::Symlink { .. } | Call::MkNod { .. } | Call::MkDir { .. } => {
                 let creation = names::creation(node, &request.call);
-                self.answer(whole, reply, names::make(mount, creation, resolve(request)));
+                self.answer(whole, reply, names::make(mount, creation, caller()));
             }
             Call::Unlink { name: child } => {
-                self.answer(
-                    whole,
-                    reply,
-                    names::unlink(mount, node, name(child), resolve(request)),
-                );
+                self.answer(whole, reply, names::unlink(mount, node, name(child), caller()));
             }
             Call::RmDir { name: child } => {
-                self.answer(whole, reply, names::rmdir(mount, node, name(child), resolve(request)));
+                self.answer(whole, reply, names::rmdir(mount, node, name(child), caller()));
             }
             Call::Rename { name: from, new_parent, new_name, flags } => {
                 let names = name(from).and_then(|from| Ok((from, name(new_name)?)));
                 let places = names.map(|(from, to)| ((node, from), (ino(new_parent), to)));
-                self.answer(whole, reply, names::rename(mount, places, flags, resolve(request)));
+                self.answer(whole, reply, names::rename(mount, places, flags, caller()));
             }
             Call::Link { node: file, name: child } => {
                 let place = (node, name(child));
-                self.answer(whole, reply, names::link(mount, ino(file), place, resolve(request)));
+                self.answer(whole, reply, names::link(mount, ino(file), place, caller()));
             }
             Call::StatFs => self.answer(whole, reply, async move {
                 outcome(mount.space(node).await, |space| Answer::StatFs(stat_fs(space)))
             }),
             Call::SyncFs => {
-                let session = resolve(request).session;
+                let session = caller().session;
                 self.answer(whole, reply, async move { empty(mount.sync_all(session).await) })
             }
             // The kernel does these by itself, or tells the caller that they are not here.
@@ -154,13 +145,13 @@ impl Front {
                 self.answer(
                     asked,
                     reply,
-                    files::open(mount, request.node(), mode, resolve(request)),
+                    files::open(mount, request.node(), mode, self.callers.resolve(request)),
                 );
             }
             Call::Create { name: child, flags, mode, umask, kill_suidgid } => {
                 let creation = files::creation(node, child, flags, mode & !umask);
                 let mode = open_mode(flags, kill_suidgid);
-                let work = files::create(mount, creation, mode, resolve(request));
+                let work = files::create(mount, creation, mode, self.callers.resolve(request));
                 self.answer(asked, reply, work);
             }
             Call::Read { handle, offset, size, .. } => {
@@ -238,7 +229,7 @@ impl Front {
                 reply.send(Ok(Answer::Empty));
             }
             Call::FSyncDir { .. } => {
-                let session = resolve(request).session;
+                let session = self.callers.resolve(request).session;
                 self.answer(asked, reply, async move {
                     empty(mount.fsync_directory(node, session).await)
                 });
@@ -265,13 +256,13 @@ impl Front {
             }),
             Call::SetXattr { name, value, flags, .. } => {
                 let (name, value) = (name.as_bytes().to_vec(), value.to_vec());
-                let (flags, caller) = (flags.cast_signed(), resolve(request));
+                let (flags, caller) = (flags.cast_signed(), self.callers.resolve(request));
                 self.answer(asked, reply, async move {
                     empty(mount.set_xattr(node, name, value, flags, caller).await)
                 });
             }
             Call::RemoveXattr { name } => {
-                let (name, caller) = (name.as_bytes().to_vec(), resolve(request));
+                let (name, caller) = (name.as_bytes().to_vec(), self.callers.resolve(request));
                 self.answer(asked, reply, async move {
                     empty(mount.remove_xattr(node, name, caller).await)
                 });

@@ -33,6 +33,7 @@ pub(crate) struct Front {
     mount: Shared,
     runtime: Handle,
     interrupts: Interrupts,
+    callers: caller::Statuses,
 }
 
 /// Mounts at `mountpoint` and shakes hands with the kernel.
@@ -44,6 +45,7 @@ pub(crate) async fn session(
         mount: Shared::clone(mount),
         runtime: Handle::current(),
         interrupts: Interrupts::default(),
+        callers: caller::Statuses::default(),
     };
     let at = mountpoint.clone();
     let opened = tokio::task::spawn_blocking(move || attach(front, &at)).await;
