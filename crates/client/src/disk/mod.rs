@@ -16,12 +16,12 @@ pub(crate) mod verify;
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 
 use basis::Kept;
 use segue_core::refusal::Refusal;
 
-use crate::disk::files::{Containers, Index, LogFile, Numbers, Preserved};
+use crate::disk::files::{Containers, Index, LogFile, Numbers, Position, Preserved};
 use crate::host::SharedHost;
 use crate::metrics::Metrics;
 use crate::rank::Ranked;
@@ -36,6 +36,9 @@ pub(crate) struct CacheDisk {
     pub(crate) volume: Arc<Volume>,
     pub(crate) metrics: Metrics,
     pub(crate) log: Ranked<LogFile>,
+    /// Where the log ended a second ago, and whether it ended there a second before that.
+    pub(crate) measured: Ranked<Option<Position>>,
+    pub(crate) is_log_quiet: AtomicBool,
     /// Held from the beginning of a sync of the log to its end. Taken before the log.
     pub(crate) syncing: Ranked<()>,
     /// Held while overwritten bytes of changes, and then the log, are made durable. True as long as

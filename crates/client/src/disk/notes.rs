@@ -50,6 +50,7 @@ impl CacheDisk {
             self.host.lock().noted(&notes, true);
             return Ok(());
         }
+        self.let_young_go();
         let saved = match self.containers.put_down().and_then(|()| self.try_sync_disk()) {
             Ok(()) => self.index.save(&notes, position, wall_millis()).map_err(|error| {
                 tracing::error!("cannot write index.db: {error}");
@@ -78,6 +79,16 @@ impl CacheDisk {
             return self.host.lock().keep_scrap();
         }
         scrap.into_iter().for_each(|scrap| self.remove(scrap));
+    }
+
+    /// Removes unneeded containers that are in memory only, so that no files are made for them. If
+    /// a loss of power brings back a change, the log has its bytes.
+    pub(super) fn let_young_go(&self) {
+        let mut scrap = self.host.lock().scrapped_containers();
+        scrap.retain(|key| self.containers.remove_young(*key));
+        if !scrap.is_empty() {
+            self.host.lock().scrap_gone(&scrap);
+        }
     }
 
     pub(crate) fn remove(&self, scrap: Scrap) {

@@ -14,16 +14,34 @@ use crate::disk::verify::mend;
 use crate::waits::waits;
 
 /// The log is rewritten when so much was added since it was written last, or as much as it had
-/// then, and everything is settled..
-const REWRITE_SETTLED: u64 = 1 << 20;
+/// then, and everything is settled, and nothing was added in the last second..
+const REWRITE_QUIET: u64 = 1 << 20;
+/// ..or this, and everything is settled. Writers wait for the disk meanwhile..
+const REWRITE_SETTLED: u64 = 16 << 20;
 /// ..or this, whatever is pending.
 const REWRITE_PENDING: u64 = 64 << 20;
 
+/// True if a log to which so much was added is to be written anew. Writers are held up meanwhile,
+/// so it is done in a pause, if there is one.
+fn wants_rewriting(
+    is_long: impl Fn(u64) -> bool,
+    is_quiet: bool,
+    is_settled: impl Fn() -> bool,
+) -> bool {
+    let least = if is_quiet { REWRITE_QUIET } else { REWRITE_SETTLED };
+    is_long(least) && (is_long(REWRITE_PENDING) || is_settled())
+}
+
 impl CacheDisk {
-    /// Measures the pending bytes.
+    /// Measures the pending bytes. Called once a second, it notes whether the log is quiet.
     pub(crate) fn measure_pending(&self) {
-        let log = self.log.lock().len();
-        self.host.lock().measure_pending(log);
+        let (len, position) = {
+            let log = self.log.lock();
+            (log.len(), log.position())
+        };
+        let before = self.measured.lock().replace(position);
+        self.is_log_quiet.store(before == Some(position), Ordering::Relaxed);
+        self.host.lock().measure_pending(len);
     }
 
     /// Writes the log anew where that is worth its while, on a thread that may wait for the disk.
@@ -41,17 +59,14 @@ impl CacheDisk {
     }
 
     fn is_log_long(&self) -> bool {
-        let is_long = |bytes| self.log.lock().is_worth_rewriting(bytes);
         // What is dead in it counts against the bound as well.
         let most = self.volume.options.log_max / 8;
-        if !is_long(REWRITE_SETTLED.min(most)) {
-            return false;
-        }
-        let settled = {
+        let is_long = |bytes: u64| self.log.lock().is_worth_rewriting(bytes.min(most));
+        let is_settled = || {
             let core = self.host.lock();
             core.queue().is_empty() && !core.has_unsealed()
         };
-        settled || is_long(REWRITE_PENDING.min(most))
+        wants_rewriting(is_long, self.is_log_quiet.load(Ordering::Relaxed), is_settled)
     }
 
     /// Makes the log durable, with all data that it speaks of and does not have itself. What one
@@ -167,6 +182,7 @@ impl CacheDisk {
         {
             return Err(error);
         }
+        self.let_young_go();
         // Most of it before anybody waits for the log.
         let is_settled = self.host.lock().queue().is_empty();
         match is_settled {
@@ -184,6 +200,7 @@ impl CacheDisk {
             Ok(Some(sync)) => log.synced(&sync, sync.wait()),
             _ => Ok(()),
         });
+        self.let_young_go();
         let synced = synced.and_then(|()| match entries.is_empty() {
             true => self.containers.put_down(),
             false => self.containers.sync_all(),
@@ -223,5 +240,24 @@ impl CacheDisk {
             clean.map_err(|error| disk.disk_refusal("state.json", &error))
         };
         tokio::task::spawn_blocking(end).await.map_err(|_| Refusal::Io)?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// It was written anew after each megabyte, for which a thousand small files waited once or
+    /// twice.
+    #[test]
+    fn the_log_is_written_anew_in_a_pause_or_when_it_is_long() {
+        let wants = |added: u64, is_quiet, is_settled| {
+            wants_rewriting(|bytes| added >= bytes, is_quiet, || is_settled)
+        };
+        assert!(wants(REWRITE_QUIET, true, true) && !wants(REWRITE_QUIET - 1, true, true));
+        assert!(!wants(REWRITE_QUIET, true, false));
+        assert!(wants(REWRITE_SETTLED, false, true) && !wants(REWRITE_SETTLED - 1, false, true));
+        assert!(!wants(REWRITE_SETTLED, false, false));
+        assert!(wants(REWRITE_PENDING, false, false));
     }
 }

@@ -105,6 +105,7 @@ pub(super) fn assemble(
         Parts::open(&path, lost_power)?;
     let owner = owner(plan, directory.saved.role)?;
     let first_container = u64::from(directory.saved.starts) << 32;
+    containers.number_from(first_container);
     let mut numbers = Numbers::new(directory);
     let granted = welcome.as_ref().map(|welcome| numbers.set_grants(&welcome.grants));
     granted.transpose().map_err(|error| MountError::state(&path, error))?;
@@ -139,6 +140,8 @@ pub(super) fn assemble(
         volume: Arc::clone(&volume),
         metrics: metrics.clone(),
         log: Ranked::new(Rank::Log, log),
+        measured: Ranked::leaf(None),
+        is_log_quiet: Default::default(),
         syncing: Ranked::new(Rank::Syncing, ()),
         overwriting: Ranked::new(Rank::Overwriting, false),
         noting: Ranked::new(Rank::Noting, ()),

@@ -619,6 +619,26 @@ fn data_that_an_earlier_life_left_stay_until_they_are_settled() {
     assert_eq!(core.take_scrap().len(), 1);
 }
 
+#[test]
+fn containers_in_memory_go_before_the_others_and_once() {
+    let mut core = core();
+    for ino in [7, 8] {
+        core.tree
+            .install_node(Node { attr: attr(ino, Kind::File, 3), target: None }, Time::default());
+        core.file(Ino(ino)).unwrap();
+        core.forget_file(Ino(ino), Time::default());
+    }
+    let scrapped = core.scrapped_containers();
+    assert_eq!(scrapped.len(), 2);
+    core.scrap_gone(&scrapped[..1]);
+    assert_eq!(core.scrapped_containers(), scrapped[1..]);
+    let (ino, container) = scrapped[1];
+    assert_eq!(core.take_scrap(), [Scrap::Container(ino, container)].into());
+    assert!(core.scrapped_containers().is_empty(), "it is being removed");
+    core.keep_scrap();
+    assert_eq!(core.scrapped_containers(), scrapped[1..]);
+}
+
 /// It lost its name here and had another one of which this host had not heard. The index had it in
 /// the old container still, which was removed with what was written to it.
 #[test]

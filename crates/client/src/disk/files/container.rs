@@ -128,6 +128,11 @@ impl Container {
         self.room().unwrap_or(0)
     }
 
+    /// The same as [`Container::let_go`], if no file is to be removed; else nothing, and false.
+    pub(super) fn let_young_go(&self) -> bool {
+        self.held.let_go()
+    }
+
     /// Nobody needs it any more but who has it: the room that it took, and whether a file is to be
     /// removed.
     pub(super) fn let_go(&self) -> (u64, bool) {

@@ -50,6 +50,8 @@ pub(crate) struct Containers {
     bytes: Arc<AtomicU64>,
     /// Held while bytes of a file are written and noted as valid. A lock serves many files.
     writing: [Arc<Ranked<()>>; WRITING],
+    /// The highest number of a container that was opened. No file has a higher one.
+    opened: AtomicU64,
     /// Those whose bytes are in that sum; `None` when all are. Taken after `open`.
     counted: Ranked<Option<HashSet<Key>>>,
 }
@@ -66,7 +68,14 @@ impl Containers {
         let syncing = Ranked::new(Rank::SyncingData, ());
         let (totals, unsynced, bytes) = Default::default();
         let writing = std::array::from_fn(|_| Arc::new(Ranked::new(Rank::Writing, ())));
-        Ok(Containers { root, open, totals, unsynced, syncing, bytes, writing, counted })
+        // Until it is told which numbers are new, any of them may be on the disk.
+        let opened = AtomicU64::new(u64::MAX);
+        Ok(Containers { root, open, totals, unsynced, syncing, bytes, writing, opened, counted })
+    }
+
+    /// New containers get numbers from `first` on, which no earlier process has given.
+    pub(crate) fn number_from(&self, first: u64) {
+        self.opened.store(first.saturating_sub(1), Ordering::Relaxed);
     }
 
     fn path(&self, key: Key) -> PathBuf {
@@ -105,7 +114,11 @@ impl Containers {
         if let Some(container) = known {
             return Ok(container);
         }
-        let held = Bytes::open(self.path(key), &self.totals)?;
+        // Numbers are given in ascending order. To look for a file costs as much as to log a write.
+        let held = match self.opened.fetch_max(key.1.0, Ordering::Relaxed) < key.1.0 {
+            true => Bytes::new(self.path(key), &self.totals),
+            false => Bytes::open(self.path(key), &self.totals)?,
+        };
         // Of all that are open some were removed: so there may be a few more of the others.
         let young = table.len().saturating_sub(self.files());
         if young >= YOUNG_MAX {
@@ -218,6 +231,17 @@ impl Containers {
         }
         fs::rename(&new, &path)?;
         sync_name(&path)
+    }
+
+    /// Removes a container that nobody needs, if it is nowhere but in memory.
+    pub(crate) fn remove_young(&self, key: Key) -> bool {
+        let mut table = self.table();
+        let is_gone = table.get(&key).is_some_and(|open| open.let_young_go());
+        if is_gone && let Some(container) = table.remove(&key) {
+            self.unsynced().remove(&key);
+            take(&self.bytes, container.let_go().0);
+        }
+        is_gone
     }
 
     /// Removes a container that nobody needs, and returns the room that it took. Who still reads
@@ -377,6 +401,51 @@ mod tests {
         let mut found = Vec::new();
         containers.each(|key, _| found.push(key));
         assert_eq!(found, [Some(other)]);
+    }
+
+    /// Files that were gone got containers on the disk, one for each, and lost them at once.
+    #[test]
+    fn what_is_gone_before_it_has_a_file_gets_none() {
+        let dir = tempfile::tempdir().unwrap();
+        let containers = Containers::at(dir.path().into()).unwrap();
+        containers.number_from(1 << 32);
+        let key = |ino| (Ino(ino), ContainerId((1 << 32) + ino));
+        for ino in 1..=3 {
+            containers.open(key(ino)).unwrap().write_logged(b"few", 0).unwrap();
+            containers.mark_unsynced(key(ino), true);
+        }
+        let held = containers.open(key(1)).unwrap();
+        assert!(containers.remove_young(key(1)) && !containers.remove_young(key(1)));
+        containers.put_down().unwrap();
+        assert!(!containers.remove_young(key(2)), "it has a file");
+        assert_eq!((files(&containers), held.read(0, 3).unwrap()), (2, b"few".to_vec()));
+        assert!(!containers.unsynced().contains_key(&key(1)));
+        held.file().unwrap();
+        assert_eq!(files(&containers), 2, "nobody needs it but who has it");
+        for ino in [2, 3] {
+            containers.remove(key(ino)).unwrap();
+        }
+        assert_eq!((files(&containers), containers.bytes()), (0, 0));
+    }
+
+    #[test]
+    fn only_a_number_that_is_surely_new_has_no_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let first = ContainerId(1 << 32);
+        let [old, new, newer] = [1, first.0, first.0 + 1].map(|id| (Ino(7), ContainerId(id)));
+        let earlier = Containers::at(dir.path().into()).unwrap();
+        for key in [old, new] {
+            earlier.open(key).unwrap().write(b"there", 0).unwrap();
+        }
+        let containers = Containers::at(dir.path().into()).unwrap();
+        containers.number_from(first.0);
+        assert_eq!(containers.open(old).unwrap().read(0, 5).unwrap(), b"there");
+        containers.open(newer).unwrap().write(b"newer", 0).unwrap();
+        // The file of a number that was opened is looked for, also if it is not open any more.
+        containers.table().clear();
+        for (key, bytes) in [(new, b"there"), (newer, b"newer")] {
+            assert_eq!(containers.open(key).unwrap().read(0, 5).unwrap(), bytes);
+        }
     }
 
     /// The next sync succeeded without the bytes, and they counted as durable.

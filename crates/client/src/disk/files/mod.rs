@@ -33,7 +33,7 @@ pub(crate) use directory::{
 pub(crate) use durable::failing;
 pub(crate) use durable::sync_directory;
 pub(crate) use index::Index;
-pub(crate) use log::{DataMark, FoundLog, LogFile, SHORT_LOG};
+pub(crate) use log::{DataMark, FoundLog, LogFile, Position, SHORT_LOG};
 pub(crate) use maps::{LeftMap, Maps, mapped};
 pub(crate) use numbers::Numbers;
 pub(crate) use preserved::Preserved;

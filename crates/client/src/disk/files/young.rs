@@ -59,10 +59,15 @@ struct Young {
 }
 
 impl Bytes {
+    /// None so far, and there is no file at `path`. They are counted in `all`.
+    pub(super) fn new(path: PathBuf, all: &Arc<Totals>) -> Bytes {
+        let (file, young) = Default::default();
+        Bytes { path, file, young, all: Arc::clone(all) }
+    }
+
     /// Those of the file at `path`, if there is one. They are counted in `all`.
     pub(super) fn open(path: PathBuf, all: &Arc<Totals>) -> io::Result<Bytes> {
-        let (file, young) = Default::default();
-        let bytes = Bytes { path, file, young, all: Arc::clone(all) };
+        let bytes = Bytes::new(path, all);
         match File::options().read(true).write(true).open(&bytes.path) {
             Ok(file) => drop(bytes.attach_file(file)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}

@@ -117,6 +117,22 @@ impl Host {
         self.going.clone()
     }
 
+    /// Containers that nobody needs any more, and that are not being removed.
+    pub fn scrapped_containers(&self) -> Vec<(Ino, ContainerId)> {
+        let container = |scrap: &Scrap| match scrap {
+            Scrap::Container(ino, container) => Some((*ino, *container)),
+            Scrap::Preserved(_) => None,
+        };
+        self.scrap.iter().filter_map(container).collect()
+    }
+
+    /// These of them were nowhere but in memory, and have gone.
+    pub fn scrap_gone(&mut self, gone: &[(Ino, ContainerId)]) {
+        for (ino, container) in gone {
+            self.scrap.remove(&Scrap::Container(*ino, *container));
+        }
+    }
+
     /// What was taken last is there still.
     pub fn keep_scrap(&mut self) {
         self.scrap.append(&mut self.going);
