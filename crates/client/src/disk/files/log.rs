@@ -19,6 +19,9 @@ pub(crate) use self::format::{FoundLog, Position, REMEDY, SHORT_LOG};
 use super::durable::{sync_data, sync_name};
 use crate::error::MountError;
 
+/// Room for entries that stays from one append to the next: for those of most files.
+const BUFFER_MAX: usize = 128 << 10;
+
 /// An open log.
 #[derive(Debug)]
 pub(crate) struct LogFile {
@@ -29,6 +32,8 @@ pub(crate) struct LogFile {
     len: u64,
     /// Entries in the file.
     count: u64,
+    /// The bytes of those that were appended last.
+    buffer: Vec<u8>,
     /// Bytes of those that were appended last, and how many they are.
     last: (u64, u64),
     /// Entries that were appended, and how many of them are durable.
@@ -60,7 +65,7 @@ fn write_anew(
 ) -> io::Result<(File, u64)> {
     let mut bytes = header(incarnation, begins);
     for entry in entries {
-        bytes.extend(encode(entry, 0, 0)?);
+        encode(&mut bytes, entry, 0, 0)?;
     }
     let new = path.with_extension("new");
     let mut file = File::options().create(true).write(true).truncate(true).open(&new)?;
@@ -149,6 +154,7 @@ impl LogFile {
             generation: found.generation,
             len,
             count: found.entries.len() as u64,
+            buffer: Vec::new(),
             last: (0, 0),
             appended: 0,
             synced: 0,
@@ -198,9 +204,11 @@ impl LogFile {
 
     /// Cuts off what stands behind `entries`, with which it begins.
     pub(crate) fn cut(&mut self, entries: &[Entry]) -> io::Result<()> {
-        let mut len = FILE_HEADER as u64;
+        let (mut len, mut bytes) = (FILE_HEADER as u64, Vec::new());
         for entry in entries {
-            len += encode(entry, 0, 0)?.len() as u64;
+            bytes.clear();
+            encode(&mut bytes, entry, 0, 0)?;
+            len += bytes.len() as u64;
         }
         self.file.set_len(len)?;
         self.file.seek(SeekFrom::Start(len))?;
@@ -218,17 +226,18 @@ impl LogFile {
 
     /// Adds entries, at one go. If this fails, the log is as before.
     pub(crate) fn append_all(&mut self, entries: &[Entry]) -> io::Result<()> {
-        let mut bytes = Vec::new();
+        self.buffer.clear();
+        self.buffer.shrink_to(BUFFER_MAX);
         for entry in entries {
-            bytes.extend(encode(entry, self.durable, self.data)?);
+            encode(&mut self.buffer, entry, self.durable, self.data)?;
         }
-        if let Err(error) = self.file.write_all(&bytes) {
+        if let Err(error) = self.file.write_all(&self.buffer) {
             self.file.set_len(self.len)?;
             self.file.seek(SeekFrom::Start(self.len))?;
             return Err(error);
         }
         let count = entries.len() as u64;
-        self.last = (bytes.len() as u64, count);
+        self.last = (self.buffer.len() as u64, count);
         self.len += self.last.0;
         self.appended += count;
         self.count += count;

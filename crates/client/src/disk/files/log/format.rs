@@ -14,6 +14,7 @@ use std::cmp::Ordering;
 use std::io;
 use std::ops::Range;
 
+use postcard::ser_flavors::Flavor;
 use segue_core::host::log::Entry;
 
 use super::older;
@@ -35,6 +36,8 @@ const VERSION: u32 = 5;
 pub(super) const OLDEST: u32 = 3;
 pub(super) const FILE_HEADER: usize = 32;
 const ENTRY_HEADER: usize = 32;
+/// Its first part, of which there is no checksum.
+const SUMS: usize = 8;
 /// Longest entry: a change with its ranges.
 const ENTRY_MAX: usize = 64 << 20;
 
@@ -110,30 +113,65 @@ fn seq_of(entry: &Entry) -> u64 {
     }
 }
 
-/// The bytes of an entry; what came before it was durable up to `synced`, and the data of which
-/// that speaks up to `data`.
-pub(super) fn encode(entry: &Entry, synced: u64, data: u64) -> io::Result<Vec<u8>> {
-    let body = postcard::to_stdvec(entry).map_err(io::Error::other)?;
-    framed(&body, seq_of(entry), (synced, data))
+/// Adds an entry to `bytes`, or nothing. Earlier entries were durable up to `synced`, and the data
+/// of which they speak up to `data`.
+pub(super) fn encode(bytes: &mut Vec<u8>, entry: &Entry, synced: u64, data: u64) -> io::Result<()> {
+    let body = |bytes: &mut Vec<u8>| {
+        postcard::serialize_with_flavor(entry, Behind(bytes)).map_err(io::Error::other)
+    };
+    frame(bytes, body, seq_of(entry), (synced, data))
 }
 
-/// An entry as it stands in the file.
-pub(super) fn framed(body: &[u8], seq: u64, (synced, data): (u64, u64)) -> io::Result<Vec<u8>> {
-    let too_long = || io::Error::other("log entry too long");
-    if body.len() > ENTRY_MAX {
-        return Err(too_long());
+/// Serialized bytes go behind those that are there.
+struct Behind<'a>(&'a mut Vec<u8>);
+
+impl Flavor for Behind<'_> {
+    type Output = ();
+
+    fn try_push(&mut self, byte: u8) -> postcard::Result<()> {
+        self.0.push(byte);
+        Ok(())
     }
-    let len = u32::try_from(body.len()).map_err(|_| too_long())?;
-    let mut rest = Vec::with_capacity(ENTRY_HEADER + body.len());
-    rest.extend(seq.to_le_bytes());
-    rest.extend(synced.to_le_bytes());
-    rest.extend(data.to_le_bytes());
-    rest.extend(body);
-    let mut bytes = Vec::with_capacity(ENTRY_HEADER + rest.len());
-    bytes.extend(len.to_le_bytes());
-    bytes.extend(crc32c::crc32c(&rest).to_le_bytes());
-    bytes.extend(rest);
-    Ok(bytes)
+
+    fn try_extend(&mut self, bytes: &[u8]) -> postcard::Result<()> {
+        self.0.extend_from_slice(bytes);
+        Ok(())
+    }
+
+    fn finalize(self) -> postcard::Result<()> {
+        Ok(())
+    }
+}
+
+/// Adds an entry to `bytes` as it stands in the file, or nothing. `body` adds its body.
+pub(super) fn frame(
+    bytes: &mut Vec<u8>,
+    body: impl FnOnce(&mut Vec<u8>) -> io::Result<()>,
+    seq: u64,
+    (synced, data): (u64, u64),
+) -> io::Result<()> {
+    let start = bytes.len();
+    bytes.extend([0; SUMS]);
+    [seq, synced, data].iter().for_each(|number| bytes.extend(number.to_le_bytes()));
+    let sums = body(bytes).and_then(|()| sums_of(bytes.get(start + SUMS..).unwrap_or_default()));
+    match (sums, bytes.get_mut(start..start + SUMS)) {
+        (Ok(sums), Some(place)) => {
+            place.copy_from_slice(&sums);
+            Ok(())
+        }
+        (sums, _) => {
+            bytes.truncate(start);
+            sums.map(drop)
+        }
+    }
+}
+
+/// The first part of an entry with these bytes: the length of its body, and the checksum.
+fn sums_of(rest: &[u8]) -> io::Result<[u8; SUMS]> {
+    let len = (rest.len() + SUMS).saturating_sub(ENTRY_HEADER);
+    let fits = u32::try_from(len).ok().filter(|_| len <= ENTRY_MAX);
+    let len = fits.ok_or_else(|| io::Error::other("log entry too long"))?;
+    Ok((u64::from(crc32c::crc32c(rest)) << 32 | u64::from(len)).to_le_bytes())
 }
 
 /// An entry that was read.

@@ -7,7 +7,7 @@ use segue_core::nouns::{Base, Caller, ContainerId, Ino, Outcome, Record, Timesta
 use segue_core::wire::History;
 
 use super::super::durable::failing;
-use super::format::{OLDEST, framed};
+use super::format::{OLDEST, frame};
 use super::*;
 
 fn change(seq: u64) -> Entry {
@@ -20,6 +20,15 @@ fn change(seq: u64) -> Entry {
         known: None,
         change: Change::Record(Record::Release { ino: Ino(seq) }),
     })
+}
+
+/// Adds an entry of which that is the body.
+fn add(bytes: &mut Vec<u8>, body: &[u8]) {
+    let body = |bytes: &mut Vec<u8>| {
+        bytes.extend_from_slice(body);
+        Ok(())
+    };
+    frame(bytes, body, 0, (0, 0)).unwrap();
 }
 
 fn written() -> Entry {
@@ -248,7 +257,7 @@ fn a_log_of_the_version_before_is_read_and_then_is_of_this_one() {
     ]);
     let mut bytes = header(1, Position { generation: 6, entries: 2 });
     bytes.splice(8..12, OLDEST.to_le_bytes());
-    bodies.iter().for_each(|body| bytes.extend(framed(body, 0, (0, 0)).unwrap()));
+    bodies.iter().for_each(|body| add(&mut bytes, body));
     fs::write(&path, &bytes).unwrap();
     let (read, damage) = LogFile::read(&path).unwrap();
     assert_eq!((&read.entries, damage), (&expected, None));
@@ -272,7 +281,7 @@ fn a_log_of_the_version_before_is_read_and_renewed() {
     bytes.splice(8..12, 4u32.to_le_bytes());
     let again = Entry::Replaced(Replaced { seqs: vec![5], by: Instead::Unsealed });
     for entry in [change(5), again.clone()] {
-        bytes.extend(framed(&postcard::to_stdvec(&entry).unwrap(), 0, (0, 0)).unwrap());
+        add(&mut bytes, &postcard::to_stdvec(&entry).unwrap());
     }
     fs::write(&path, &bytes).unwrap();
     let (mut log, found) = LogFile::open(path.clone(), 1, false).unwrap();
