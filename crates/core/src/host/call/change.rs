@@ -140,7 +140,12 @@ impl Host {
         }
         if let Some(ino) = record.unnamed() {
             let is_kept = self.is_open(ino) || self.is_kept_back(ino, now.time);
-            if !is_kept && let Some(replaced) = self.take_to_unseal(ino) {
+            // All changes of a new file cancel out. To unseal its data first is of no use.
+            let cancels_out = self.queue.is_new_with_one_name(ino);
+            if !is_kept
+                && !cancels_out
+                && let Some(replaced) = self.take_to_unseal(ino)
+            {
                 return Ok(self.append(id, call, Entry::Replaced(replaced)));
             }
             if is_kept || call.so_far.is_unsealed {

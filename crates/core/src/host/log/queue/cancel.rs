@@ -158,6 +158,26 @@ impl Queue {
     /// All changes of `ino`, if they make it and remove its last name, and it can be as if they had
     /// never been made.
     pub fn cancel_out(&self, ino: Ino) -> Option<BTreeSet<u64>> {
+        if self.names_left(ino)? != 0 {
+            return None;
+        }
+        let changes = &self.waiting.get(&ino)?.changes;
+        let mut all = changes.clone();
+        all.extend(self.earlier_times(changes));
+        (!self.order.has_between(&all)).then_some(all)
+    }
+
+    /// True if `ino` was made by changes that wait, which leave it one name, and that nothing else
+    /// follows. If the name is removed now, all of them cancel out.
+    pub fn is_new_with_one_name(&self, ino: Ino) -> bool {
+        let Some(waiting) = self.waiting.get(&ino) else { return false };
+        let is_alone = |seq: &u64| self.order.is_followed_by_none_but(*seq, &waiting.changes);
+        self.names_left(ino) == Some(1) && waiting.changes.iter().all(is_alone)
+    }
+
+    /// How many names an inode has that was made by changes that wait, if these are about nothing
+    /// else.
+    fn names_left(&self, ino: Ino) -> Option<i32> {
         let changes = &self.waiting.get(&ino)?.changes;
         if changes.len() > CANCELLED_MAX {
             return None;
@@ -175,12 +195,7 @@ impl Queue {
                 _ => return None,
             }
         }
-        if left != 0 {
-            return None;
-        }
-        let mut all = changes.clone();
-        all.extend(self.earlier_times(changes));
-        (!self.order.has_between(&all)).then_some(all)
+        Some(left)
     }
 
     /// Times that directories got when earlier changes of what is in them were cancelled, as these

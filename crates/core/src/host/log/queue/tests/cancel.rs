@@ -69,6 +69,29 @@ fn what_was_made_and_removed_cancels_out() {
     assert_eq!(cancelled(&queue, 5), Some(vec![1, 2, 3, 4, 5]));
 }
 
+/// The store of each new file was taken back first, which was one more entry of the log.
+#[test]
+fn a_new_file_cancels_out_with_its_name_as_long_as_nothing_else_follows_it() {
+    let makes = [create("a", 5), data(5), create("b", 6), chmod(4, 5).change];
+    let mut queue = plain(makes.clone());
+    assert!(queue.is_new_with_one_name(Ino(5)) && queue.is_new_with_one_name(Ino(6)));
+    assert!(!queue.is_new_with_one_name(Ino(1)) && !queue.is_new_with_one_name(Ino(7)));
+    queue.take(1);
+    assert!(!queue.is_new_with_one_name(Ino(5)), "it is being sent");
+    let other_names = [vec![link("c", 5)], vec![unlink("a", 5)]];
+    for others in other_names {
+        let queue = plain(makes.clone().into_iter().chain(others));
+        assert!(!queue.is_new_with_one_name(Ino(5)));
+    }
+    assert!(!plain([data(5)]).is_new_with_one_name(Ino(5)), "the server has it");
+    let nothing = Vec::new;
+    let followed = [(create("a", 5), nothing()), (data(5), nothing()), (data(6), vec![2])];
+    assert!(!logged(followed.clone()).is_new_with_one_name(Ino(5)));
+    // As it would turn out.
+    let removed = logged(followed.into_iter().chain([(unlink("a", 5), vec![3])]));
+    assert_eq!(cancelled(&removed, 5), None);
+}
+
 #[test]
 fn what_the_server_may_have_or_what_is_about_others_too_does_not() {
     assert_eq!(cancelled(&plain([data(5), unlink("a", 5)]), 5), None);
