@@ -187,28 +187,34 @@ fn a_path_that_becomes_longer_is_learnt() {
 
 #[test]
 fn beside_tcp_nobody_starves_who_came_first_or_last() {
+    let rate = 1024 * KB;
+    let share = |queue: u64, trip: u64, (ours, theirs): (u64, u64)| {
+        let lane = LaneSpec { queue: rate * queue / 1000, ..lane(rate, ms(trip)) };
+        let flows = vec![sends(Control::Segue, ms(ours)), sends(Control::Cubic, ms(theirs))];
+        let (up, down) = (lane.clone(), lane);
+        let scenario =
+            Scenario { up, down, flows, time: ms(130_000), from: ms(10_000), pauses: None };
+        let outcome = run(&scenario, 1).unwrap();
+        outcome.up[0] as f64 / outcome.up.iter().sum::<u64>() as f64
+    };
     for (queue, first, last) in [(100, 0.2, 0.05), (400, 0.2, 0.2), (2000, 0.05, 0.02)] {
-        let rate = 1024 * KB;
-        let mut lane = lane(rate, ms(40));
-        lane.queue = rate * queue / 1000;
-        for (ours, theirs, least) in [(1000, 5000, first), (5000, 1000, last)] {
-            let flows = vec![sends(Control::Segue, ms(ours)), sends(Control::Cubic, ms(theirs))];
-            let (up, down) = (lane.clone(), lane.clone());
-            let scenario =
-                Scenario { up, down, flows, time: ms(130_000), from: ms(10_000), pauses: None };
-            let outcome = run(&scenario, 1).unwrap();
-            let share = outcome.up[0] as f64 / outcome.up.iter().sum::<u64>() as f64;
-            assert!((least..0.75).contains(&share), "{queue} ms, from {ours} ms on: {share}");
+        for (begin, least) in [((1000, 5000), first), ((5000, 1000), last)] {
+            // In a queue of 2 s losses are rare, and chance decides much.
+            let trips: &[u64] = if queue == 2000 { &[38, 40, 42] } else { &[40] };
+            let mut shares: Vec<_> = trips.iter().map(|trip| share(queue, *trip, begin)).collect();
+            shares.sort_by(f64::total_cmp);
+            let share = shares[shares.len() / 2];
+            assert!((least..0.75).contains(&share), "{queue} ms, {begin:?}: {shares:?}");
         }
     }
 }
 
-/// What a sender in the background carries of a link of 1 MB/s, from a minute on.
-fn in_the_background(lane: &LaneSpec, others: &[Flow]) -> (f64, f64) {
+/// The part of a sender in the background of what arrives in half a minute, and of the link.
+fn in_the_background(lane: &LaneSpec, others: &[Flow], from: Duration) -> (f64, f64) {
     let background = sends(Control::Background, ms(3000));
     let flows = [&[background], others].concat();
     let (up, down) = (lane.clone(), lane.clone());
-    let scenario = Scenario { up, down, flows, time: ms(90_000), from: ms(60_000), pauses: None };
+    let scenario = Scenario { up, down, flows, time: from + ms(30_000), from, pauses: None };
     let outcome = run(&scenario, 1).unwrap();
     let share = outcome.up[0] as f64 / outcome.up.iter().sum::<u64>() as f64;
     (share, used(&outcome))
@@ -221,10 +227,10 @@ fn a_sender_in_the_background_leaves_the_link_to_tcp_and_fills_it_alone() {
         lane.queue = 1024 * KB * queue / 1000;
         for from in [1000, 10_000] {
             let tcp = sends(Control::Cubic, ms(from));
-            let (share, used) = in_the_background(&lane, &[tcp]);
+            let (share, used) = in_the_background(&lane, &[tcp], ms(60_000));
             assert!(share < 0.1 && used > 0.9, "{queue} ms, {from} ms: {share} of {used}");
             let ends = Flow { until: Some(ms(40_000)), ..tcp };
-            let (share, used) = in_the_background(&lane, &[ends]);
+            let (share, used) = in_the_background(&lane, &[ends], ms(60_000));
             assert!(share > 0.99 && used > 0.9, "{queue} ms, {from} ms: {used} after TCP");
         }
     }
@@ -234,7 +240,8 @@ fn a_sender_in_the_background_leaves_the_link_to_tcp_and_fills_it_alone() {
 fn a_sender_in_the_background_learns_a_longer_path() {
     let mut lane = lane(1024 * KB, ms(40));
     lane.delays = vec![(Duration::ZERO, ms(20)), (ms(10_000), ms(100))];
-    let (_, used) = in_the_background(&lane, &[]);
+    // The way back counts as the other side's queue for up to a minute.
+    let (_, used) = in_the_background(&lane, &[], ms(120_000));
     assert!(used > 0.85, "{used}");
 }
 

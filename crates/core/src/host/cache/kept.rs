@@ -224,6 +224,9 @@ mod tests {
 
     const DIR: Ino = Ino(7);
 
+    /// Positions behind names, and their inodes.
+    type Names = Vec<(u64, u64)>;
+
     fn at(seconds: u64) -> Time {
         Time(Duration::from_secs(seconds))
     }
@@ -321,7 +324,7 @@ mod tests {
             let mut now: Vec<u64> = (0..4).collect();
             // Of each reader its position, and an answer that it has not taken in: where it begins,
             // and names with their positions.
-            let mut readers: [(u64, Option<Vec<(u64, u64)>>); 3] = Default::default();
+            let mut readers: [(u64, Option<Names>); 3] = Default::default();
             // The copy, where it ends, whether a reader has come to the end, and whether a part
             // of it is gone.
             let (mut copy, mut end): (Vec<u64>, u64) = Default::default();

@@ -212,7 +212,7 @@ fn what_the_kernel_was_told_is_taken_back_before_the_lease_ends() {
     assert_eq!(time_comes(&mut host, silent(17)), []);
     assert!(host.next_deadline() <= at(18).time);
     let start = Action::Start(Call::TakeBack(Ended::Lease));
-    assert_eq!(time_comes(&mut host, silent(18)), [start.clone()]);
+    assert_eq!(time_comes(&mut host, silent(18)), std::slice::from_ref(&start));
     assert!(host.tree.remaining(FILE, at(18).time) < Duration::from_secs(3));
     assert_eq!(time_comes(&mut host, silent(18)), [], "that is under way");
     let acts = call(&mut host, 1, Call::TakeBack(Ended::Lease), silent(18));

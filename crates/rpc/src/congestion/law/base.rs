@@ -57,8 +57,11 @@ impl Law {
         self.round = Round::new(now, self.latest, true);
         self.period_since = now;
         let queued = self.base().unwrap_or_default() + self.ours_at_most();
+        if self.is_background && least.time > queued {
+            return self.stay_behind(now, least);
+        }
+        self.behind = None;
         match (why, least.time > queued) {
-            (_, true) if self.is_background => self.stay_behind(now, least),
             (Why::Period, true) => {
                 self.begin_to_compete(now, Others { longer: least, at: now, found: 0 });
             }
@@ -94,7 +97,8 @@ impl Law {
 
     /// True if a drain found what another did.
     fn is_path(&self, others: Others, longer: Trip) -> bool {
-        longer.time.abs_diff(others.longer.time) <= TARGET / 2
+        let most = if self.is_background { TARGET } else { self.target };
+        longer.time.abs_diff(others.longer.time) <= most / 2
     }
 
     /// A drain beside others found the queue again. Others' queue changes, a longer path does not.

@@ -81,7 +81,7 @@ impl Cubic {
 impl Law {
     /// Takes in the rate of a full round. Beside others it says nothing against the highest one.
     pub(super) fn handle_peak(&mut self, now: Instant, rate: u64) {
-        let is_alone = !matches!(self.phase, Phase::Compete(_));
+        let is_alone = !matches!(self.phase, Phase::Compete(_)) && self.behind.is_none();
         if is_alone && since(now, self.peaked) > PEAK_FOR {
             self.peaked = now;
             self.peak -= self.peak / 32;
@@ -91,8 +91,12 @@ impl Law {
 
     /// Takes in the length of the queue in a round. `is_reduced`: ours would have become shorter.
     pub(super) fn handle_queue(&mut self, now: Instant, queue: Duration, is_reduced: bool) {
-        let is_looked = self.is_background && since(now, self.period_since) < LOOK;
-        if is_reduced && queue > self.ours_at_most() && !is_looked {
+        // Who stays behind has no queue to reduce.
+        let is_theirs = match self.is_background {
+            true => since(now, self.period_since) >= LOOK,
+            false => is_reduced,
+        };
+        if is_theirs && queue > self.ours_at_most() {
             self.drain(now, Why::Period);
         }
     }
