@@ -92,6 +92,10 @@ fn seeds_of_the_swarm_that_failed_once_end_as_they_should() {
     for seed in seeds.into_iter().chain([210_363, 211_960, 311_887, 718_564, 801_884, 802_196]) {
         ends_well(seed, Options::default().swarm(seed));
     }
+    // A kernel showed what an outcome or a listing had replaced.
+    for seed in [1_883_161_496_649_912, 500_643, 500_861, 501_034, 501_323] {
+        ends_well(seed, Options::default().swarm(seed));
+    }
     ends_well(316_371, Options::default());
     for seed in [300_102, 316_990] {
         ends_well(seed, Options { copies: true, ..Options::default() }.swarm(seed));

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use super::as_of::When;
 use super::lifetime::Known;
 use super::tree::{Listing, Tree, names_from};
-use crate::nouns::{Attr, Ino, Name, Time};
+use crate::nouns::{Attr, Dentry, Ino, Name, Time};
 use crate::wire::{Node, Page};
 
 impl Tree {
@@ -72,7 +72,7 @@ impl Tree {
             .map(|(name, _)| name.clone())
             .collect();
         for name in gone {
-            self.drop_name((ino, name));
+            self.unlist((ino, name));
         }
         for (name, node) in entries {
             self.put_name(ino, name, Some(node), when);
@@ -87,6 +87,14 @@ impl Tree {
             }
         }
         true
+    }
+
+    /// A listing of the server does not have this name any more.
+    fn unlist(&mut self, key: (Ino, Name)) {
+        let (parent, name) = key.clone();
+        let is_directory = self.names_directory(parent, &name);
+        self.unlisted.push((Dentry { parent, name }, is_directory));
+        self.drop_name(key);
     }
 
     /// Behind which commit names of `directory` are not known, if all others are, with what they
@@ -125,7 +133,7 @@ impl Tree {
         for name in gone {
             let key = (ino, name);
             if self.names.get(&key).is_some_and(|entry| entry.pending == 0) {
-                self.drop_name(key);
+                self.unlist(key);
             }
         }
         for (name, node) in entries {

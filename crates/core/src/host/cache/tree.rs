@@ -17,7 +17,7 @@ use super::notes::Unnoted;
 use super::outliving::Outliving;
 use super::promised::{Promise, TrustedSession};
 use super::xattrs::Xattrs;
-use crate::nouns::{Attr, Ino, Kind, Name, Time, Version};
+use crate::nouns::{Attr, Dentry, Ino, Kind, Name, Time, Version};
 use crate::persist::Lm;
 use crate::wire::Node;
 
@@ -107,6 +107,9 @@ pub struct Tree {
     pub(super) has_dropped: bool,
     /// Directories that list something else since this was taken last.
     pub(super) listed_anew: BTreeSet<Ino>,
+    /// Names that a listing of the server has no more, since this was taken last, and whether each
+    /// was a directory's. The word of that change covers known names only.
+    pub(super) unlisted: Vec<(Dentry, bool)>,
     /// What of the server's promises counts.
     pub(super) session: TrustedSession,
     pub(super) nodes: BTreeMap<Ino, NodeEntry>,
@@ -171,6 +174,7 @@ impl Tree {
             limit,
             has_dropped: false,
             listed_anew: BTreeSet::new(),
+            unlisted: Vec::new(),
             session: TrustedSession::default(),
             nodes: BTreeMap::new(),
             names: BTreeMap::new(),
@@ -396,6 +400,12 @@ impl Tree {
     /// cause.
     pub(in crate::host) fn take_listed_anew(&mut self) -> BTreeSet<Ino> {
         std::mem::take(&mut self.listed_anew)
+    }
+
+    /// Returns the names that listings of the server have no more, since this was called last, and
+    /// whether each was a directory's.
+    pub(in crate::host) fn take_unlisted(&mut self) -> Vec<(Dentry, bool)> {
+        std::mem::take(&mut self.unlisted)
     }
 
     /// Names in `directory` of which it is known what they mean, or that they mean nothing.

@@ -17,6 +17,9 @@ impl Host {
                 self.act(Action::ForgetListing(directory));
             }
         }
+        for (at, is_directory) in self.tree.take_unlisted() {
+            self.act(if is_directory { Action::ForgetPlace(at) } else { Action::ForgetName(at) });
+        }
         if cfg!(debug_assertions) {
             self.check_in_turn();
         }

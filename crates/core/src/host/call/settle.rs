@@ -228,16 +228,20 @@ impl Host {
         self.wake(Task::Settled);
     }
 
-    /// The kernel could use this host's changes for a while. Without a promise of the server, it
-    /// asks again from now on. So it does for inodes that the change did not touch here, such as
-    /// the directory of a conflict copy.
+    /// The kernel could use this host's changes for a while. Whatever an outcome touches it asks for
+    /// again: the server may have changed more than this host did, such as the directory of a
+    /// conflict copy, which lists another name then.
     fn take_back_unpromised(&mut self, logged: &Logged, outcome: &Outcome, as_of: &AsOf) {
         let unpromised = as_of.unpromised(outcome);
         let known = logged.change.inodes();
-        let others = outcome.touched().iter().map(|attr| attr.ino);
-        let others = others.filter(|ino| !known.contains(ino) && !unpromised.contains(ino));
-        let forgotten: Vec<Ino> = unpromised.iter().copied().chain(others).collect();
-        forgotten.into_iter().for_each(|ino| self.act(Action::ForgetAttributes(ino)));
+        let touched_inodes = outcome.touched().iter().map(|attr| attr.ino);
+        let forgotten: BTreeSet<Ino> = touched_inodes.chain(unpromised.iter().copied()).collect();
+        for ino in forgotten {
+            self.act(Action::ForgetAttributes(ino));
+            if !known.contains(&ino) && self.listings.drop_one(ino) {
+                self.act(Action::ForgetListing(ino));
+            }
+        }
         let Change::Record(record) = &logged.change else { return };
         for (parent, name) in touched(record).names {
             if unpromised.contains(&parent) {
