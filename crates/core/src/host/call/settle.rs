@@ -228,8 +228,8 @@ impl Host {
         self.wake(Task::Settled);
     }
 
-    /// The kernel could use this host's changes for a while. Whatever an outcome touches it asks for
-    /// again: the server may have changed more than this host did, such as the directory of a
+    /// The kernel could use this host's changes for a while. Whatever an outcome touches it asks
+    /// for again: the server may have changed more than this host did, such as the directory of a
     /// conflict copy, which lists another name then.
     fn take_back_unpromised(&mut self, logged: &Logged, outcome: &Outcome, as_of: &AsOf) {
         let unpromised = as_of.unpromised(outcome);
