@@ -164,10 +164,17 @@ impl Front {
             Call::Write { handle, offset, data, flags, from_cache, kill_suidgid } => {
                 // Pages that are written back know their place.
                 let append = flags.cast_signed() & libc::O_APPEND != 0 && !from_cache;
-                let bytes = Written { offset, append, bytes: data, kills_set_ids: kill_suidgid };
-                let written = self.mount.write((request.node(), handle), bytes);
-                let asked = Asked::new(request, Kind::Sync);
-                self.answer(asked, reply, files::written(mount, written, data.len()));
+                let written = Written { offset, append, bytes: data, kills_set_ids: kill_suidgid };
+                let (file, asked) = ((request.node(), handle), Asked::new(request, Kind::Sync));
+                match self.mount.write(file, written) {
+                    Err(Refusal::Stale) if self.mount.is_size_lost(node) => {
+                        let (data, written) = (data.to_vec(), Written { bytes: &[], ..written });
+                        self.answer(asked, reply, files::write_anew(mount, file, written, data));
+                    }
+                    changed => {
+                        self.answer(asked, reply, files::written(mount, changed, data.len()));
+                    }
+                }
             }
             Call::FAllocate { handle, offset, length, mode } => {
                 let wanted = files::allocation((offset, length), mode, request.header.uid);

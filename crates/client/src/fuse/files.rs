@@ -6,8 +6,8 @@ use segue_core::nouns::{Caller, Ino, NewNode};
 use segue_core::refusal::Refusal;
 use segue_fuse::{Answer, Errno, Outcome};
 
-use super::convert::{self, empty, entry, errno, opened, outcome};
-use crate::mount::{Allocation, Creation, OpenMode, Shared, Sight};
+use super::convert::{self, empty, entry, errno, ino, opened, outcome};
+use crate::mount::{Allocation, Creation, OpenMode, Shared, Sight, Written};
 use crate::shell::Changed;
 
 const PUNCH_AND_KEEP: i32 = libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE;
@@ -58,6 +58,18 @@ pub(super) async fn written(
 ) -> Outcome {
     let result = ended(mount, written.map(Some)).await;
     outcome(result, |()| Answer::Written(u32::try_from(len).unwrap_or(u32::MAX)))
+}
+
+/// Writes after the server was asked how long the file is.
+pub(super) async fn write_anew(
+    mount: Shared,
+    file: (u64, u64),
+    written: Written<'static>,
+    data: Vec<u8>,
+) -> Outcome {
+    mount.getattr(ino(file.0)).await.map_err(errno)?;
+    let changed = mount.write(file, Written { bytes: &data, ..written });
+    self::written(mount, changed, data.len()).await
 }
 
 async fn ended(mount: Shared, changed: Result<Option<Changed>, Refusal>) -> Result<(), Refusal> {

@@ -163,6 +163,12 @@ impl Mount {
         self.shell.begin(Call::Edit(EditCall { ino, by, what, kills_set_ids }), bytes)
     }
 
+    /// True if a write of `ino` fails until the server was asked how long the file is: it has
+    /// refused what was written before.
+    pub(crate) fn is_size_lost(&self, ino: Ino) -> bool {
+        self.host.lock().tree().is_size_lost(ino)
+    }
+
     /// Changes the size of a file.
     pub(crate) fn resize(
         self: &Arc<Self>,

@@ -275,10 +275,10 @@ impl Tree {
         }
     }
 
-    /// The server has refused data of `ino`, which has other changes of this host: until it is
-    /// asked, nobody knows how long the file is there.
+    /// The server has refused data of `ino`: until it is asked, nobody knows how long the file is
+    /// there.
     pub(crate) fn lose_size(&mut self, ino: Ino) {
-        if let Some(node) = self.nodes.get_mut(&ino) {
+        if let Some(node) = self.node_mut(ino) {
             node.is_size_lost = true;
         }
     }

@@ -94,7 +94,9 @@ impl Tree {
             let meaning = self.names.get(&key).map(|entry| entry.ino);
             (key, meaning)
         };
-        let node = |ino: &Ino| (*ino, self.nodes.get(ino).map(note));
+        // A note has no word for a size that is lost, and the next process would believe it.
+        let is_known = |node: &&NodeEntry| !node.is_size_lost;
+        let node = |ino: &Ino| (*ino, self.nodes.get(ino).filter(is_known).map(note));
         let notes = TreeNotes {
             nodes: unnoted.nodes.iter().map(node).collect(),
             relisted: unnoted.relisted.iter().copied().collect(),

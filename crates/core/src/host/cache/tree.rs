@@ -188,6 +188,7 @@ impl Tree {
     /// Attributes of `ino`.
     pub fn attr(&self, ino: Ino, now: Time) -> Known<Attr> {
         match self.nodes.get(&ino) {
+            Some(node) if node.is_size_lost => Known::Unknown,
             Some(node) => self.judge(node.attr, ino, (node.pending, node.checked), now),
             None => Known::Unknown,
         }
@@ -196,6 +197,11 @@ impl Tree {
     /// Attributes of `ino`, fresh or not.
     pub fn peek(&self, ino: Ino) -> Option<&Attr> {
         self.nodes.get(&ino).map(|node| &node.attr)
+    }
+
+    /// True if `ino` is known but for its size: the server has refused what this host made of it.
+    pub fn is_size_lost(&self, ino: Ino) -> bool {
+        self.nodes.get(&ino).is_some_and(|node| node.is_size_lost)
     }
 
     /// True if changes of `ino` are not settled.

@@ -108,6 +108,10 @@ impl Host {
         now: Now,
     ) -> Result<Next, Refusal> {
         let ino = asked.ino;
+        // On a file of another length it would be another change. The caller looks first.
+        if self.tree.is_size_lost(ino) {
+            return Err(Refusal::Stale);
+        }
         let size = self.tree.peek(ino).ok_or(Refusal::Stale)?.size;
         let what = self.placed(asked, size);
         if let What::Write { offset, len, .. } = what {

@@ -227,7 +227,7 @@ impl Host {
     }
 
     fn see_attr_anew(&self, ino: Ino, so_far: &Sighted) -> Result<Glimpse, Refusal> {
-        let known = self.tree.peek(ino).copied();
+        let known = self.tree.peek(ino).copied().filter(|_| !self.tree.is_size_lost(ino));
         match (so_far.answered, known) {
             (None, known) => {
                 Ok(Glimpse::Query(Query { ask: Ask::Attr(ino), is_known: known.is_some() }))
