@@ -261,6 +261,25 @@ fn the_size_of_refused_data_is_given_up_though_the_file_has_other_changes() {
     assert_eq!(size(&tree), Some(300), "it was written again");
 }
 
+/// The next process believed the size of the refused data: a write behind it made zeros of what
+/// the server had between.
+#[test]
+fn a_size_that_is_lost_is_unknown_and_not_noted() {
+    let mut tree = Tree::new(100);
+    let file = Node { attr: attr(7, Kind::File, 2), target: None };
+    tree.install_node(file.clone(), at(0));
+    let notes = |tree: &mut Tree| tree.take_notes().nodes;
+    assert!(matches!(&notes(&mut tree)[..], [(Ino(7), Some(_))]));
+    tree.noted(true);
+    tree.lose_size(Ino(7));
+    assert_eq!(tree.attr(Ino(7), at(0)), Known::Unknown);
+    assert_eq!(notes(&mut tree), [(Ino(7), None)]);
+    tree.noted(true);
+    tree.install_node(file.clone(), at(1));
+    assert_eq!(tree.attr(Ino(7), at(1)), Known::Stale(file.attr));
+    assert!(matches!(&notes(&mut tree)[..], [(Ino(7), Some(_))]));
+}
+
 #[test]
 fn a_refused_change_is_asked_for_again() {
     let mut tree = tree();

@@ -292,7 +292,8 @@ impl Tree {
         let checked = Some(when.of(ino));
         let is_news = self.nodes.get(&ino).is_none_or(|known| {
             let learns_target = known.target.is_none() && node.target.is_some();
-            known.pending == 0 && (known.attr != node.attr || learns_target)
+            let is_other = known.attr != node.attr || known.is_size_lost || learns_target;
+            known.pending == 0 && is_other
         });
         if is_news {
             self.unnoted.nodes.insert(ino);

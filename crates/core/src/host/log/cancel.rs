@@ -31,7 +31,7 @@ impl Host {
 
     /// What was taken to be replaced waits again.
     pub(in crate::host) fn send_after_all(&mut self, replaced: &Replaced) {
-        replaced.taken().for_each(|seq| self.queue.put_back(seq));
+        self.put_back(replaced.taken());
     }
 
     /// The change with data of `ino` that waits, if what was written since can be a part of it:

@@ -5,7 +5,7 @@ use crate::host::action::{
     Action, Ask, CallId, Deliver, Done, Event, Fact, Load, Noted, Now, Reach, Task, Told, Undone,
 };
 use crate::host::cache::Way;
-use crate::host::call::{Answer, By, Call, EditCall, KeptAs, OpenFile, What};
+use crate::host::call::{Answer, By, Call, EditCall, KeptAs, Look, OpenFile, What};
 use crate::host::conflict::Duplicate;
 use crate::host::log::{Instead, Writers};
 use crate::host::send::Claim;
@@ -301,6 +301,19 @@ fn a_small_write_is_one_step_and_dirty_afterwards() {
     ));
     assert!(core.files[&Ino(5)].has_dirty());
     assert_eq!(core.tree.peek(Ino(5)).unwrap().size, 14);
+}
+
+/// Without asking, the file would be as long as the refused data made it.
+#[test]
+fn a_write_behind_refused_data_is_stale_until_the_server_was_asked() {
+    let (mut core, handle) = opened();
+    core.told_free(u64::MAX, NOW.time);
+    core.tree.lose_size(Ino(5));
+    let mut shell = Shell::knowing(vec![Truth::Attr(attr(5, Kind::File, 2))]);
+    let write = || write_call(handle, 10, 4);
+    assert_eq!(shell.call(&mut core, write()), Err(Refusal::Stale));
+    assert!(shell.call(&mut core, Call::Look(Look::Attr(Ino(5)))).is_ok());
+    assert!(shell.call(&mut core, write()).is_ok());
 }
 
 #[test]

@@ -101,6 +101,22 @@ fn what_cannot_be_logged_is_sent() {
     assert_eq!(core.queue.batch(9, 999).len(), 3);
 }
 
+/// It was taken while uploads ahead were picked, and these passed it: it waited for ever.
+#[test]
+fn what_cannot_be_logged_is_uploaded_ahead() {
+    let mut core = core();
+    create(&mut core);
+    write(&mut core, 5, 0..300_000);
+    assert!(seal(&mut core, 5));
+    settle(&mut core, 1, &Outcome::Done { touched: vec![attr(5, Kind::File, 2)] });
+    core.ahead.follow(Some([1; 32]));
+    let replaced = core.take_to_unseal(Ino(5)).unwrap();
+    assert!(core.pick_ahead(Time::default()).is_none());
+    core.send_after_all(&replaced);
+    let picked = core.pick_ahead(Time::default()).unwrap();
+    assert_eq!(picked.changes.iter().map(|logged| logged.seq).collect::<Vec<_>>(), [2]);
+}
+
 #[test]
 fn a_log_with_it_leaves_nothing_of_it() {
     let mut core = core();
