@@ -178,9 +178,8 @@ impl Front {
             }
             Call::FAllocate { handle, offset, length, mode } => {
                 let wanted = files::allocation((offset, length), mode, request.header.uid);
-                let changed = wanted.and_then(|wanted| self.mount.allocate(handle, wanted));
                 let asked = Asked::new(request, Kind::Sync);
-                self.answer(asked, reply, files::allocated(mount, changed));
+                self.answer(asked, reply, files::allocate(mount, (node, handle), wanted));
             }
             Call::LSeek { handle, offset, whence } => {
                 self.answer(asked, reply, files::seek(mount, handle, offset, whence));

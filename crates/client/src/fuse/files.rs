@@ -97,8 +97,16 @@ pub(super) fn allocation(
     Ok(Allocation { range, zeroes, keeps_size, kills_set_ids: uid != 0 })
 }
 
-/// The end of an allocation, which may have to wait for the server.
-pub(super) async fn allocated(mount: Shared, changed: Result<Option<Changed>, Refusal>) -> Outcome {
+/// fallocate(2), which may have to wait for the server.
+pub(super) async fn allocate(
+    mount: Shared,
+    file: (Ino, u64),
+    wanted: Result<Allocation, Refusal>,
+) -> Outcome {
+    if mount.is_size_lost(file.0) {
+        mount.getattr(file.0).await.map_err(errno)?;
+    }
+    let changed = wanted.and_then(|wanted| mount.allocate(file.1, wanted));
     empty(ended(mount, changed).await)
 }
 

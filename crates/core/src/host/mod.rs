@@ -471,7 +471,12 @@ impl Host {
         if !is_all || !is_file || from == ino || target.size > 0 || self.is_ahead(from) {
             return None;
         }
-        let is_here = self.file(from)?.is_valid(0..size, size);
+        let file = self.file(from)?;
+        if file.is_mapped() {
+            // A map may have written what nobody has logged yet.
+            return None;
+        }
+        let is_here = file.is_valid(0..size, size);
         let is_worth = size >= self.settings.clone_min || !is_here;
         let file = self.file(ino)?;
         let is_empty = !file.has_dirty() && !file.is_cloning();

@@ -180,6 +180,30 @@ fn a_late_refusal_is_told_once() {
     }
 }
 
+/// Who had appended what was refused goes on behind the bytes that the server has.
+/// Proves S20.8, S20.13.
+#[test]
+fn what_is_appended_after_a_refusal_follows_the_servers_bytes() {
+    let Some(world) = World::new() else { return };
+    let mount = world.mount(&world.a);
+    let path = mount.path().join("f");
+    save(&path, b"text").unwrap();
+    mount.sync().unwrap();
+    world.a.link_down().unwrap();
+    world.lose_link(&world.a, &mount);
+    assert_eq!(set(&world, &["--quota", "1M"]).code, Some(0));
+    let mut file = File::options().append(true).open(&path).unwrap();
+    file.write_all(&noise(1, 3 * MB)).unwrap();
+    world.a.link_up().unwrap();
+    eventually("it is refused", || refused(&world, &mount) > 0);
+    assert_eq!(set(&world, &["--quota", "none"]).code, Some(0));
+    eventually("there is room", || file.write_all(b"more").is_ok());
+    assert_eq!(fs::read(&path).unwrap(), b"textmore");
+    assert_eq!(errno(close(file)), Some(EDQUOT));
+    let other = world.mount(&world.b);
+    eventually("it is stored", || fs::read(other.path().join("f")).unwrap() == b"textmore");
+}
+
 /// A child that has the file open, too, ends, and the kernel closes that first: whoever wrote is
 /// told all the same, where closes wait.
 /// Proves S20.3.

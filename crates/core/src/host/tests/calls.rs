@@ -304,6 +304,7 @@ fn a_small_write_is_one_step_and_dirty_afterwards() {
 }
 
 /// Without asking, the file would be as long as the refused data made it.
+/// Proves S20.13.
 #[test]
 fn a_write_behind_refused_data_is_stale_until_the_server_was_asked() {
     let (mut core, handle) = opened();

@@ -51,6 +51,16 @@ fn a_clone_of_a_part_or_into_data_is_copied_here() {
     assert!(shell.log.is_empty());
 }
 
+/// The server copied the source as it was before a map wrote to it.
+#[test]
+fn a_clone_of_what_a_map_may_write_is_copied_here() {
+    let mut core = two_files();
+    core.file(FROM).unwrap().mapped(true);
+    assert_eq!(Shell::new().call(&mut core, clone(0, 10)), Err(Refusal::NotSupported));
+    core.file(FROM).unwrap().mapped(false);
+    assert!(Shell::new().settling(done()).call(&mut core, clone(0, 10)).is_ok());
+}
+
 #[test]
 fn a_clone_that_cannot_be_logged_did_not_happen() {
     let mut core = two_files();
