@@ -145,10 +145,9 @@ impl Mount {
         }
         let since = self.host.now();
         let found = self.list(directory, pid).await?;
-        let above = self.parent(directory);
         let mut host = self.host.lock();
         Ok(match position {
-            0 => host.begin_listing((directory, above), found, since),
+            0 => host.begin_listing(directory, found, since),
             position => host.listed_again(position, found, since),
         })
     }

@@ -102,15 +102,10 @@ impl Host {
         self.tree.tell(directory, now);
     }
 
-    /// A process begins to read `directory`, which is in `above` and lists these names.
-    pub fn begin_listing(
-        &mut self,
-        (directory, above): (Ino, Ino),
-        names: Vec<(Name, Ino)>,
-        now: Time,
-    ) -> Reading {
+    /// A process begins to read `directory`, which lists these names.
+    pub fn begin_listing(&mut self, directory: Ino, names: Vec<(Name, Ino)>, now: Time) -> Reading {
         let is_present = self.tree.lists(directory, &names);
-        self.listings.begin((directory, above), (names, is_present), now)
+        self.listings.begin(directory, (names, is_present), now)
     }
 
     /// What a process reads that goes on at `position` of `directory`, if that is known.

@@ -59,8 +59,7 @@ impl Kernel {
         names: Vec<(Name, Ino)>,
         now: Time,
     ) {
-        let above = core.tree().parent(directory).unwrap_or(directory);
-        let reading = core.begin_listing((directory, above), names.clone(), now);
+        let reading = core.begin_listing(directory, names.clone(), now);
         match core.end_listing(directory, reading.base, now) {
             true => self.listings.insert(directory, names),
             false => self.listings.remove(&directory),

@@ -13,6 +13,10 @@
 //! has names of two listings, and the tag of its end says which one it has. If that is not the
 //! present one, the kernel is to drop its copy: nothing was lost on the way.
 //!
+//! Answers that are on their way when a copy is dropped begin the next copy. Names and an end of
+//! one tag would complete it, though the listing changed. So each reader has a tag of its own: one
+//! reader asks for the end only behind its names.
+//!
 //! Invariant: the kernel uses no copy of a listing that was dropped.
 
 use std::collections::BTreeMap;
@@ -80,10 +84,12 @@ struct Kept {
     tag: u64,
     /// What was listed, in the order of places, while somebody reads it.
     reading: Option<(Arc<Vec<Listed>>, Time)>,
-    /// A sum of the names, of what they mean, and of the directory above.
-    sum: u64,
     /// This is the listing that the host knew when the last reader began.
     is_present: bool,
+    /// Another reader began before, and the kernel may have a part of its names.
+    is_behind: bool,
+    /// The kernel may use its copy.
+    is_whole: bool,
     /// The kernel is to drop its copy then.
     until: Time,
 }
@@ -105,23 +111,23 @@ impl KeptListings {
         self.key = key;
     }
 
-    /// A reader begins with `directory`, which is in `above` and has these names. They may not be
+    /// A reader begins with `directory`, which has these names. They may not be
     /// those that the host knows now.
     pub fn begin(
         &mut self,
-        (directory, above): (Ino, Ino),
+        directory: Ino,
         (names, is_present): (Vec<(Name, Ino)>, bool),
         now: Time,
     ) -> Reading {
-        let sum = self.sum(above, &names);
-        let known = self.of.get(&directory).filter(|kept| kept.sum == sum).map(|kept| kept.tag);
-        let tag = known.unwrap_or_else(|| self.next_tag());
+        let is_behind = self.of.get(&directory).is_some_and(|kept| !kept.is_whole);
+        let tag = self.next_tag();
         self.take(directory);
         let names = Arc::new(self.placed(tag, names));
         let reading = (self.names + names.len() <= NAMES_MAX).then(|| (Arc::clone(&names), now));
         self.names += reading.as_ref().map_or(0, |(names, _)| names.len());
         let until = Time(now.0 + (LONG - SPARE));
-        self.of.insert(directory, Kept { tag, reading, sum, is_present, until });
+        let is_whole = false;
+        self.of.insert(directory, Kept { tag, reading, is_present, is_behind, is_whole, until });
         Reading { base: tag << PLACE_BITS, names, since: now }
     }
 
@@ -140,16 +146,22 @@ impl KeptListings {
     }
 
     /// A reader has come to the end at `position`. True if the kernel may use its copy: that is the
-    /// present listing, which `is_promised`.
+    /// present listing, which `is_promised`. Else the kernel is to drop it.
     pub fn end(&mut self, directory: Ino, position: u64, is_promised: bool) -> bool {
         let Some(kept) = self.of.get_mut(&directory) else { return false };
         if kept.tag != position >> PLACE_BITS {
             return false;
         }
-        let is_right = is_promised && kept.is_present;
+        let is_right = is_promised && kept.is_present && !kept.is_behind;
+        if !is_right {
+            // The next reader begins a new copy.
+            self.take(directory);
+            return false;
+        }
+        kept.is_whole = true;
         let read = kept.reading.take();
         self.names -= read.map_or(0, |(names, _)| names.len());
-        is_right
+        true
     }
 
     /// The listing is another one, or may not be used any more. True if the kernel may have a copy.
@@ -186,12 +198,6 @@ impl KeptListings {
         let mut hasher = DefaultHasher::new();
         self.key.hash(&mut hasher);
         hasher
-    }
-
-    fn sum(&self, above: Ino, names: &[(Name, Ino)]) -> u64 {
-        let mut hasher = self.hasher();
-        (above, names).hash(&mut hasher);
-        hasher.finish()
     }
 
     /// Names in the order of their places. Two with one place get places that follow each other.
@@ -237,7 +243,7 @@ mod tests {
     }
 
     fn begin(kept: &mut KeptListings, names: Vec<(Name, Ino)>, seconds: u64) -> Reading {
-        kept.begin((DIR, Ino::ROOT), (names, true), at(seconds))
+        kept.begin(DIR, (names, true), at(seconds))
     }
 
     fn inodes(listed: &[Listed]) -> Vec<u64> {
@@ -256,15 +262,28 @@ mod tests {
         assert!(reading.behind(end).is_empty());
         assert!(kept.end(DIR, end, true));
         assert!(!kept.end(DIR, end, false), "nobody would tell of a change");
-        // The same again; others; the same in another place.
-        assert_eq!(begin(&mut kept, names(0..3), 1).base, reading.base);
-        for (above, others) in [(Ino::ROOT, names(0..2)), (Ino(9), names(0..3))] {
-            let other = kept.begin((DIR, above), (others, true), at(1));
+        for others in [names(0..2), names(0..3)] {
+            let other = begin(&mut kept, others, 1);
             assert_ne!(other.base, reading.base);
             assert!(!kept.end(DIR, end, true), "its reader began before");
         }
         assert!(kept.drop_one(DIR) && !kept.drop_one(DIR));
         assert!(!kept.end(DIR, end, true) && kept.goes_on(DIR, end).is_none());
+    }
+
+    /// The names that one reader got and the end that another one got were on their way when the
+    /// copy was dropped, and the kernel took both for a copy of the new listing.
+    #[test]
+    fn names_and_an_end_of_two_readers_make_no_copy() {
+        let mut kept = KeptListings::default();
+        let end = |reading: &Reading| reading.names.last().unwrap().position + 1;
+        let first = begin(&mut kept, names(0..3), 0);
+        let second = begin(&mut kept, names(0..3), 0);
+        assert_ne!(first.base, second.base);
+        // The kernel may have a part of the first one's names, and drops it.
+        assert!(!kept.end(DIR, end(&first), true) && !kept.end(DIR, end(&second), true));
+        let third = begin(&mut kept, names(0..3), 0);
+        assert!(kept.end(DIR, end(&third), true));
     }
 
     #[test]
@@ -288,7 +307,7 @@ mod tests {
     fn what_is_kept_is_dropped_in_time_and_all_at_once() {
         let mut kept = KeptListings::default();
         begin(&mut kept, names(0..3), 0);
-        kept.begin((Ino(8), Ino::ROOT), (names(0..3), true), at(300));
+        kept.begin(Ino(8), (names(0..3), true), at(300));
         assert_eq!((kept.drop_old(at(589)), kept.drop_old(at(590))), (vec![], vec![DIR]));
         begin(&mut kept, names(0..3), 600);
         assert_eq!((kept.drop_all(), kept.names), (vec![DIR, Ino(8)], 0));
@@ -298,7 +317,7 @@ mod tests {
     fn no_more_names_are_held_than_there_is_room_for() {
         let mut kept = KeptListings::default();
         let many = begin(&mut kept, names(0..NAMES_MAX as u64), 0);
-        let few = kept.begin((Ino(8), Ino::ROOT), (names(0..3), true), at(0));
+        let few = kept.begin(Ino(8), (names(0..3), true), at(0));
         assert!(kept.goes_on(DIR, many.base).is_some() && kept.goes_on(Ino(8), few.base).is_none());
         assert!(kept.end(DIR, many.base, true) && kept.end(Ino(8), few.base, true));
         assert_eq!(kept.names, 0);
