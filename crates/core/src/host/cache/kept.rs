@@ -5,17 +5,17 @@
 //! come to the end. So each position has two parts:
 //!
 //! ```text
-//!   tag: of one listing of the directory │ place: made from the name
+//!   tag: of one reader │ place: made from the name
 //! ```
 //!
-//! The place of a name is always the same, so a reader goes on behind it whatever has changed. The
-//! tag is another one after each change, and a reader keeps the tag with which it began. So no copy
-//! has names of two listings, and the tag of its end says which one it has. If that is not the
-//! present one, the kernel is to drop its copy: nothing was lost on the way.
+//! The place of a name is always the same, so a reader goes on behind it whatever has changed. Each
+//! reader has a tag of its own. So no copy has names of two readers, and the tag of its end says
+//! which listing it has. If that is not the present one, the kernel is to drop its copy; also if
+//! the copy may have begun with another reader's names. Nothing was lost on the way.
 //!
-//! Answers that are on their way when a copy is dropped begin the next copy. Names and an end of
-//! one tag would complete it, though the listing changed. So each reader has a tag of its own: one
-//! reader asks for the end only behind its names.
+//! Answers that are on their way when a copy is dropped begin the next copy. With one tag, names
+//! and an end of two readers would complete it, though the listing changed. One reader asks for the
+//! end only behind its names.
 //!
 //! Invariant: the kernel uses no copy of a listing that was dropped.
 
