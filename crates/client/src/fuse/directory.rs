@@ -62,7 +62,7 @@ pub(super) async fn read(
     let reading = names(mount, reader, offset).await?;
     let mut listing = Listing::new(size);
     let names = reading.behind(offset).iter();
-    let names = names.map(|listed| (listed.position, listed.name.as_bytes(), listed.ino));
+    let names = names.map(|listed| (reading.position(listed), listed.name.as_bytes(), listed.ino));
     let dots = dots(mount, reader.directory, (&reading, offset));
     for (at, name, child) in dots.into_iter().chain(names) {
         if !listing.add(child.0, at + 1, kind_mode(mount.kind(child)), name) {
@@ -111,7 +111,7 @@ pub(super) async fn read_plus(
                 (found, Duration::ZERO)
             }
         };
-        let place = (listed.position, listed.name.as_bytes());
+        let place = (reading.position(listed), listed.name.as_bytes());
         if !add(mount, &mut listing, place, (found, ttl), is_told) {
             return Ok(listing.finish());
         }

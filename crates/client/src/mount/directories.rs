@@ -29,18 +29,17 @@ impl Names {
     /// The same directory, which lists `found` now: removed names leave gaps, new ones come last.
     fn read_anew(&self, found: Vec<(Name, Ino)>, since: Time) -> Names {
         let known = self.reading.names.iter();
-        let known: HashMap<&Name, u64> =
-            known.map(|listed| (&listed.name, listed.position)).collect();
+        let known: HashMap<&Name, u64> = known.map(|listed| (&listed.name, listed.place)).collect();
         let mut next = self.next;
         let mut place = |(name, ino)| {
-            let position = known.get(&name).copied().unwrap_or_else(|| {
+            let place = known.get(&name).copied().unwrap_or_else(|| {
                 next += 1;
                 next - 1
             });
-            Listed { position, name, ino }
+            Listed { place, name, ino }
         };
         let mut names: Vec<Listed> = found.into_iter().map(&mut place).collect();
-        names.sort_by_key(|listed| listed.position);
+        names.sort_by_key(|listed| listed.place);
         Names { reading: Reading { base: 0, names: Arc::new(names), since }, next }
     }
 }
@@ -109,7 +108,7 @@ mod tests {
         };
         let seen = |names: &Names, from| {
             let names = names.reading.behind(from).iter();
-            let seen = names.map(|one| format!("{} {} {}", one.position, one.name, one.ino));
+            let seen = names.map(|one| format!("{} {} {}", one.place, one.name, one.ino));
             seen.collect::<Vec<_>>().join(", ")
         };
         let time = Time::default();

@@ -46,8 +46,8 @@ const NAMES_MAX: usize = 200_000;
 /// A name in a directory that is being read.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listed {
-    /// The name is behind this position.
-    pub position: u64,
+    /// The name is behind this place.
+    pub place: u64,
     /// The name.
     pub name: Name,
     /// Its inode.
@@ -59,16 +59,21 @@ pub struct Listed {
 pub struct Reading {
     /// The position before all names, "." and ".." included. 0 stands for it, too.
     pub base: u64,
-    /// The names in the order of their positions.
+    /// The names in the order of their places.
     pub names: Arc<Vec<Listed>>,
     /// When it began.
     pub since: Time,
 }
 
 impl Reading {
+    /// The position of a name for this reader.
+    pub fn position(&self, listed: &Listed) -> u64 {
+        self.base + listed.place
+    }
+
     /// The names behind `position`.
     pub fn behind(&self, position: u64) -> &[Listed] {
-        let first = self.names.partition_point(|listed| listed.position < position);
+        let first = self.names.partition_point(|listed| self.position(listed) < position);
         self.names.get(first..).unwrap_or_default()
     }
 
@@ -84,10 +89,9 @@ struct Kept {
     tag: u64,
     /// What was listed, in the order of places, while somebody reads it.
     reading: Option<(Arc<Vec<Listed>>, Time)>,
-    /// This is the listing that the host knew when the last reader began.
-    is_present: bool,
-    /// Another reader began before, and the kernel may have a part of its names.
-    is_behind: bool,
+    /// The last reader began with the listing that the host knew then, and the kernel had no part
+    /// of another reader's names.
+    may_be_used: bool,
     /// The kernel may use its copy.
     is_whole: bool,
     /// The kernel is to drop its copy then.
@@ -111,38 +115,34 @@ impl KeptListings {
         self.key = key;
     }
 
-    /// A reader begins with `directory`, which has these names. They may not be
-    /// those that the host knows now.
+    /// A reader begins with `directory`, which has these names. The host may know others now.
     pub fn begin(
         &mut self,
         directory: Ino,
         (names, is_present): (Vec<(Name, Ino)>, bool),
         now: Time,
     ) -> Reading {
-        let is_behind = self.of.get(&directory).is_some_and(|kept| !kept.is_whole);
+        let before = self.take(directory);
+        let may_be_used = is_present && before.is_none_or(|kept| kept.is_whole);
         let tag = self.next_tag();
-        self.take(directory);
-        let names = Arc::new(self.placed(tag, names));
+        let names = Arc::new(self.placed(names));
         let reading = (self.names + names.len() <= NAMES_MAX).then(|| (Arc::clone(&names), now));
         self.names += reading.as_ref().map_or(0, |(names, _)| names.len());
         let until = Time(now.0 + (LONG - SPARE));
-        let is_whole = false;
-        self.of.insert(directory, Kept { tag, reading, is_present, is_behind, is_whole, until });
+        let kept = Kept { tag, reading, may_be_used, is_whole: false, until };
+        self.of.insert(directory, kept);
         Reading { base: tag << PLACE_BITS, names, since: now }
     }
 
-    /// A reader goes on at `position`, if it is known what it reads.
+    /// A reader goes on at `position`, if a reader of the same directory has listed it lately.
     pub fn goes_on(&self, directory: Ino, position: u64) -> Option<Reading> {
-        let kept = self.of.get(&directory).filter(|kept| kept.tag == position >> PLACE_BITS)?;
-        let (names, since) = kept.reading.clone()?;
-        Some(Reading { base: kept.tag << PLACE_BITS, names, since })
+        let (names, since) = self.of.get(&directory)?.reading.clone()?;
+        Some(Reading { base: base_of(position), names, since })
     }
 
     /// A reader goes on at `position`, and these are the names now.
     pub fn listed_again(&self, position: u64, names: Vec<(Name, Ino)>, now: Time) -> Reading {
-        let tag = position >> PLACE_BITS;
-        let names = Arc::new(self.placed(tag, names));
-        Reading { base: tag << PLACE_BITS, names, since: now }
+        Reading { base: base_of(position), names: Arc::new(self.placed(names)), since: now }
     }
 
     /// A reader has come to the end at `position`. True if the kernel may use its copy: that is the
@@ -152,8 +152,7 @@ impl KeptListings {
         if kept.tag != position >> PLACE_BITS {
             return false;
         }
-        let is_right = is_promised && kept.is_present && !kept.is_behind;
-        if !is_right {
+        if !(is_promised && kept.may_be_used) {
             // The next reader begins a new copy.
             self.take(directory);
             return false;
@@ -201,7 +200,7 @@ impl KeptListings {
     }
 
     /// Names in the order of their places. Two with one place get places that follow each other.
-    fn placed(&self, tag: u64, names: Vec<(Name, Ino)>) -> Vec<Listed> {
+    fn placed(&self, names: Vec<(Name, Ino)>) -> Vec<Listed> {
         let place = |name: &Name| {
             let mut hasher = self.hasher();
             name.hash(&mut hasher);
@@ -209,17 +208,21 @@ impl KeptListings {
         };
         let mut placed: Vec<Listed> = names
             .into_iter()
-            .map(|(name, ino)| Listed { position: place(&name), name, ino })
+            .map(|(name, ino)| Listed { place: place(&name), name, ino })
             .collect();
-        placed.sort_unstable_by(|a, b| (a.position, &a.name).cmp(&(b.position, &b.name)));
+        placed.sort_unstable_by(|a, b| (a.place, &a.name).cmp(&(b.place, &b.name)));
         let mut least = DOTS;
         for listed in &mut placed {
-            let place = listed.position.max(least);
-            least = place + 1;
-            listed.position = tag << PLACE_BITS | place;
+            listed.place = listed.place.max(least);
+            least = listed.place + 1;
         }
         placed
     }
+}
+
+/// The position before all names of the reader that is at `position`.
+fn base_of(position: u64) -> u64 {
+    position & !PLACE_MASK
 }
 
 #[cfg(test)]
@@ -258,7 +261,7 @@ mod tests {
         let mut kept = KeptListings::default();
         let reading = begin(&mut kept, names(0..3), 0);
         assert_eq!(inodes(reading.behind(0)), [0, 1, 2]);
-        let end = reading.names.last().unwrap().position + 1;
+        let end = reading.position(reading.names.last().unwrap()) + 1;
         assert!(reading.behind(end).is_empty());
         assert!(kept.end(DIR, end, true));
         assert!(!kept.end(DIR, end, false), "nobody would tell of a change");
@@ -276,10 +279,14 @@ mod tests {
     #[test]
     fn names_and_an_end_of_two_readers_make_no_copy() {
         let mut kept = KeptListings::default();
-        let end = |reading: &Reading| reading.names.last().unwrap().position + 1;
+        let end = |reading: &Reading| reading.position(reading.names.last().unwrap()) + 1;
         let first = begin(&mut kept, names(0..3), 0);
         let second = begin(&mut kept, names(0..3), 0);
         assert_ne!(first.base, second.base);
+        // Both read the same list of names, each at positions of its own.
+        let on = kept.goes_on(DIR, end(&first)).unwrap();
+        assert_eq!((on.base, on.behind(end(&first)).len()), (first.base, 0));
+        assert!(Arc::ptr_eq(&on.names, &second.names));
         // The kernel may have a part of the first one's names, and drops it.
         assert!(!kept.end(DIR, end(&first), true) && !kept.end(DIR, end(&second), true));
         let third = begin(&mut kept, names(0..3), 0);
@@ -290,7 +297,7 @@ mod tests {
     fn a_reader_keeps_its_tag_and_finds_its_place_in_another_listing() {
         let mut kept = KeptListings::default();
         let reading = begin(&mut kept, names(0..100), 0);
-        let half = reading.names[49].position + 1;
+        let half = reading.position(&reading.names[49]) + 1;
         assert_eq!(kept.goes_on(DIR, half).unwrap().behind(half).len(), 50);
         assert!(kept.drop_one(DIR));
         let gone = reading.names[70].ino.0;
@@ -371,7 +378,7 @@ mod tests {
                         };
                         let some = reading.behind(position).iter().take(count);
                         let some: Vec<_> =
-                            some.map(|one| (one.position + 1, one.ino.0)).collect();
+                            some.map(|one| (reading.position(one) + 1, one.ino.0)).collect();
                         has_gap |= some.is_empty() && !kept.end(DIR, position, true) && end != 0;
                         reader.1 = Some(some);
                     }
