@@ -60,7 +60,7 @@ pub(super) async fn written(
     outcome(result, |()| Answer::Written(u32::try_from(len).unwrap_or(u32::MAX)))
 }
 
-/// Writes after the server was asked how long the file is.
+/// Asks the server for the size of the file, and then writes.
 pub(super) async fn write_anew(
     mount: Shared,
     file: (u64, u64),

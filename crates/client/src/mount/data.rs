@@ -163,8 +163,8 @@ impl Mount {
         self.shell.begin(Call::Edit(EditCall { ino, by, what, kills_set_ids }), bytes)
     }
 
-    /// True if a write of `ino` fails until the server was asked how long the file is: it has
-    /// refused what was written before.
+    /// True if the size of `ino` is not known, because the server has refused data of the file. A
+    /// change of its data fails until the server was asked for the size.
     pub(crate) fn is_size_lost(&self, ino: Ino) -> bool {
         self.host.lock().tree().is_size_lost(ino)
     }

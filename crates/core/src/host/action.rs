@@ -216,6 +216,13 @@ pub enum Action {
     Reply(CallId, Result<Answer, Refusal>),
 }
 
+impl Action {
+    /// Have the kernel drop a name, which may be a directory's.
+    pub(in crate::host) fn forget_entry(at: Dentry, is_directory: bool) -> Action {
+        if is_directory { Action::ForgetPlace(at) } else { Action::ForgetName(at) }
+    }
+}
+
 /// Attributes and names that the kernel was told, and may not use any more.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TakenBack {

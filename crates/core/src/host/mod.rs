@@ -473,7 +473,7 @@ impl Host {
         }
         let file = self.file(from)?;
         if file.is_mapped() {
-            // A map may have written what nobody has logged yet.
+            // A map may have written bytes that are in no log yet.
             return None;
         }
         let is_here = file.is_valid(0..size, size);

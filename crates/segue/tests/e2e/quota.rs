@@ -180,7 +180,7 @@ fn a_late_refusal_is_told_once() {
     }
 }
 
-/// Who had appended what was refused goes on behind the bytes that the server has.
+/// After a refusal of appended data, the next append stands behind the server's bytes.
 /// Proves S20.8, S20.13.
 #[test]
 fn what_is_appended_after_a_refusal_follows_the_servers_bytes() {

@@ -275,8 +275,8 @@ impl Tree {
         }
     }
 
-    /// The server has refused data of `ino`: until it is asked, nobody knows how long the file is
-    /// there.
+    /// The server has refused data of `ino`. Until the server is asked, the size of the file there
+    /// is not known.
     pub(crate) fn lose_size(&mut self, ino: Ino) {
         if let Some(node) = self.node_mut(ino) {
             node.is_size_lost = true;

@@ -261,8 +261,8 @@ fn the_size_of_refused_data_is_given_up_though_the_file_has_other_changes() {
     assert_eq!(size(&tree), Some(300), "it was written again");
 }
 
-/// The next process believed the size of the refused data: a write behind it made zeros of what
-/// the server had between.
+/// The next process believed the size of the refused data. A write behind that size covered bytes
+/// of the server with zeros.
 #[test]
 fn a_size_that_is_lost_is_unknown_and_not_noted() {
     let mut tree = Tree::new(100);

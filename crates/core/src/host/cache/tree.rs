@@ -199,7 +199,7 @@ impl Tree {
         self.nodes.get(&ino).map(|node| &node.attr)
     }
 
-    /// True if `ino` is known but for its size: the server has refused what this host made of it.
+    /// True if `ino` is known but for its size, because the server has refused data of the file.
     pub fn is_size_lost(&self, ino: Ino) -> bool {
         self.nodes.get(&ino).is_some_and(|node| node.is_size_lost)
     }

@@ -108,7 +108,7 @@ impl Host {
         now: Now,
     ) -> Result<Next, Refusal> {
         let ino = asked.ino;
-        // On a file of another length it would be another change. The caller looks first.
+        // Whether a write leaves a gap depends on the size. The caller looks at the file first.
         if self.tree.is_size_lost(ino) {
             return Err(Refusal::Stale);
         }

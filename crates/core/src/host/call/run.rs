@@ -18,7 +18,7 @@ impl Host {
             }
         }
         for (at, is_directory) in self.tree.take_unlisted() {
-            self.act(if is_directory { Action::ForgetPlace(at) } else { Action::ForgetName(at) });
+            self.act(Action::forget_entry(at, is_directory));
         }
         if cfg!(debug_assertions) {
             self.check_in_turn();

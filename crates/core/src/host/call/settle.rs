@@ -247,10 +247,7 @@ impl Host {
             if unpromised.contains(&parent) {
                 let is_directory = self.tree.names_directory(parent, &name);
                 let at = Dentry { parent, name };
-                self.act(match is_directory {
-                    true => Action::ForgetPlace(at),
-                    false => Action::ForgetName(at),
-                });
+                self.act(Action::forget_entry(at, is_directory));
             }
         }
     }

@@ -70,8 +70,7 @@ impl Host {
         // The change that it is part of stands for it.
         self.tree.cancel(&Touched { inodes: vec![data.ino], names: Vec::new() });
         let before = self.queue.amend(seq, time, data);
-        self.queue.put_back(seq);
-        self.ahead.put_back(seq);
+        self.put_back([seq]);
         if let Some(preserved) = self.preserved.get_mut(&seq) {
             data.overwrites(preserved);
         }

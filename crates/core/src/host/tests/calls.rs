@@ -317,6 +317,28 @@ fn a_write_behind_refused_data_is_stale_until_the_server_was_asked() {
     assert!(shell.call(&mut core, write()).is_ok());
 }
 
+/// The size that was known before is that of the refused data.
+/// Proves S20.13.
+#[test]
+fn a_lost_size_is_not_known_if_the_server_is_out_of_reach() {
+    let (mut core, _) = opened();
+    core.tree.lose_size(Ino(5));
+    let id = CallId(1);
+    let mut event = Event::Call { id, call: Call::Look(Look::Attr(Ino(5))) };
+    let answer = loop {
+        core.handle(event, NOW);
+        let done = match core.poll_action() {
+            Some(Action::Load(..)) => Ok(Done::Noted(Noted::default())),
+            Some(Action::Query(..)) => Err(Refusal::Unreachable.into()),
+            Some(Action::LogMaps(..)) => Ok(Done::Carried),
+            Some(Action::Reply(_, answer)) => break answer,
+            other => panic!("{other:?}"),
+        };
+        event = Event::Done { id, done };
+    };
+    assert_eq!(answer.map(drop), Err(Refusal::Unreachable));
+}
+
 #[test]
 fn a_write_at_the_end_goes_behind_what_another_host_appended() {
     let (mut core, handle) = opened();

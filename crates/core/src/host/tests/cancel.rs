@@ -101,7 +101,7 @@ fn what_cannot_be_logged_is_sent() {
     assert_eq!(core.queue.batch(9, 999).len(), 3);
 }
 
-/// It was taken while uploads ahead were picked, and these passed it: it waited for ever.
+/// The store was taken while uploads ahead were picked. They passed it, and it waited for ever.
 #[test]
 fn what_cannot_be_logged_is_uploaded_ahead() {
     let mut core = core();
