@@ -17,6 +17,10 @@
 //! and an end of two readers would complete it, though the listing changed. One reader asks for the
 //! end only behind its names.
 //!
+//! A reader gets the names of the moment at which it began, as behind an open directory. Else it
+//! would miss an older name and see a newer one. Nobody tells that a reader is gone: its names are
+//! held for [`READ_FOR`] at most, and as long as there is room.
+//!
 //! Invariant: the kernel uses no copy of a listing that was dropped.
 
 use std::collections::BTreeMap;
@@ -39,6 +43,8 @@ const PLACES: u64 = PLACE_MASK - (1 << 32);
 /// A listing is read anew so long before its names may have expired: each name alone would be a
 /// request.
 const SPARE: Duration = Duration::from_secs(10);
+/// A reader that began so long ago is taken for gone.
+const READ_FOR: Duration = Duration::from_secs(60);
 /// Names of directories that are being read: some twenty megabytes. Others are listed again for
 /// each answer.
 const NAMES_MAX: usize = 200_000;
@@ -87,8 +93,6 @@ impl Reading {
 #[derive(Clone, Debug)]
 struct Kept {
     tag: u64,
-    /// What was listed, in the order of places, while somebody reads it.
-    reading: Option<(Arc<Vec<Listed>>, Time)>,
     /// The last reader began with the listing that the host knew then, and the kernel had no part
     /// of another reader's names.
     may_be_used: bool,
@@ -98,6 +102,14 @@ struct Kept {
     until: Time,
 }
 
+/// The names that one reader gets.
+#[derive(Clone, Debug)]
+struct Held {
+    directory: Ino,
+    names: Arc<Vec<Listed>>,
+    since: Time,
+}
+
 /// All of them.
 #[derive(Debug, Default)]
 pub struct KeptListings {
@@ -105,7 +117,9 @@ pub struct KeptListings {
     key: u64,
     last_tag: u64,
     of: BTreeMap<Ino, Kept>,
-    /// Names in those that are being read.
+    /// Of readers, by their tags.
+    held: BTreeMap<u64, Held>,
+    /// Names in these.
     names: usize,
 }
 
@@ -122,21 +136,26 @@ impl KeptListings {
         (names, is_present): (Vec<(Name, Ino)>, bool),
         now: Time,
     ) -> Reading {
-        let before = self.take(directory);
+        let before = self.of.remove(&directory);
         let may_be_used = is_present && before.is_none_or(|kept| kept.is_whole);
         let tag = self.next_tag();
         let names = Arc::new(self.placed(names));
-        let reading = (self.names + names.len() <= NAMES_MAX).then(|| (Arc::clone(&names), now));
-        self.names += reading.as_ref().map_or(0, |(names, _)| names.len());
+        self.release_old(now);
+        self.release(tag);
+        if self.names + names.len() <= NAMES_MAX {
+            self.names += names.len();
+            let held = Held { directory, names: Arc::clone(&names), since: now };
+            self.held.insert(tag, held);
+        }
         let until = Time(now.0 + (LONG - SPARE));
-        let kept = Kept { tag, reading, may_be_used, is_whole: false, until };
-        self.of.insert(directory, kept);
+        self.of.insert(directory, Kept { tag, may_be_used, is_whole: false, until });
         Reading { base: tag << PLACE_BITS, names, since: now }
     }
 
-    /// A reader goes on at `position`, if a reader of the same directory has listed it lately.
+    /// A reader goes on at `position`, if its names are held.
     pub fn goes_on(&self, directory: Ino, position: u64) -> Option<Reading> {
-        let (names, since) = self.of.get(&directory)?.reading.clone()?;
+        let held = self.held.get(&(position >> PLACE_BITS))?;
+        let Held { names, since, .. } = (held.directory == directory).then(|| held.clone())?;
         Some(Reading { base: base_of(position), names, since })
     }
 
@@ -148,29 +167,27 @@ impl KeptListings {
     /// A reader has come to the end at `position`. True if the kernel may use its copy: that is the
     /// present listing, which `is_promised`. Else the kernel is to drop it.
     pub fn end(&mut self, directory: Ino, position: u64, is_promised: bool) -> bool {
-        let Some(kept) = self.of.get_mut(&directory) else { return false };
-        if kept.tag != position >> PLACE_BITS {
+        let tag = position >> PLACE_BITS;
+        self.release(tag);
+        let Some(kept) = self.of.get_mut(&directory).filter(|kept| kept.tag == tag) else {
             return false;
-        }
-        if !(is_promised && kept.may_be_used) {
+        };
+        kept.is_whole = is_promised && kept.may_be_used;
+        let is_whole = kept.is_whole;
+        if !is_whole {
             // The next reader begins a new copy.
-            self.take(directory);
-            return false;
+            self.of.remove(&directory);
         }
-        kept.is_whole = true;
-        let read = kept.reading.take();
-        self.names -= read.map_or(0, |(names, _)| names.len());
-        true
+        is_whole
     }
 
     /// The listing is another one, or may not be used any more. True if the kernel may have a copy.
     pub fn drop_one(&mut self, directory: Ino) -> bool {
-        self.take(directory).is_some()
+        self.of.remove(&directory).is_some()
     }
 
     /// Returns all directories of whose listings the kernel may have a copy, which it is to drop.
     pub fn drop_all(&mut self) -> Vec<Ino> {
-        self.names = 0;
         std::mem::take(&mut self.of).into_keys().collect()
     }
 
@@ -178,14 +195,22 @@ impl KeptListings {
     pub fn drop_old(&mut self, now: Time) -> Vec<Ino> {
         let old = self.of.iter().filter(|(_, kept)| kept.until <= now);
         let old: Vec<Ino> = old.map(|(ino, _)| *ino).collect();
-        old.iter().for_each(|ino| drop(self.take(*ino)));
+        self.of.retain(|_, kept| kept.until > now);
+        self.release_old(now);
         old
     }
 
-    fn take(&mut self, directory: Ino) -> Option<Kept> {
-        let kept = self.of.remove(&directory)?;
-        self.names -= kept.reading.as_ref().map_or(0, |(names, _)| names.len());
-        Some(kept)
+    /// The reader with `tag` has come to its end, or is gone.
+    fn release(&mut self, tag: u64) {
+        self.names -= self.held.remove(&tag).map_or(0, |held| held.names.len());
+    }
+
+    /// Releases the names of readers that are taken for gone.
+    fn release_old(&mut self, now: Time) {
+        let is_old = |held: &Held| now.since(held.since) >= READ_FOR;
+        let old: Vec<u64> =
+            self.held.iter().filter(|(_, held)| is_old(held)).map(|(tag, _)| *tag).collect();
+        old.into_iter().for_each(|tag| self.release(tag));
     }
 
     fn next_tag(&mut self) -> u64 {
@@ -283,14 +308,27 @@ mod tests {
         let first = begin(&mut kept, names(0..3), 0);
         let second = begin(&mut kept, names(0..3), 0);
         assert_ne!(first.base, second.base);
-        // Both read the same list of names, each at positions of its own.
-        let on = kept.goes_on(DIR, end(&first)).unwrap();
-        assert_eq!((on.base, on.behind(end(&first)).len()), (first.base, 0));
-        assert!(Arc::ptr_eq(&on.names, &second.names));
         // The kernel may have a part of the first one's names, and drops it.
         assert!(!kept.end(DIR, end(&first), true) && !kept.end(DIR, end(&second), true));
         let third = begin(&mut kept, names(0..3), 0);
         assert!(kept.end(DIR, end(&third), true));
+    }
+
+    /// A reader that was given the names of later answers missed an older file and saw a newer one.
+    /// Proves S7.1.
+    #[test]
+    fn a_reader_gets_the_names_of_its_beginning() {
+        let mut kept = KeptListings::default();
+        let first = begin(&mut kept, names(0..3), 0);
+        let at_first = first.position(&first.names[0]) + 1;
+        assert!(kept.drop_one(DIR));
+        let second = begin(&mut kept, names(0..9), 1);
+        let goes_on = |kept: &KeptListings, position| kept.goes_on(DIR, position).unwrap();
+        assert_eq!(goes_on(&kept, at_first).behind(at_first), &first.names[1..]);
+        assert_eq!(goes_on(&kept, second.base).names.len(), 9);
+        assert!(kept.goes_on(Ino(8), at_first).is_none());
+        let end = first.position(first.names.last().unwrap()) + 1;
+        assert!(!kept.end(DIR, end, true) && kept.goes_on(DIR, end).is_none());
     }
 
     #[test]
@@ -317,7 +355,9 @@ mod tests {
         kept.begin(Ino(8), (names(0..3), true), at(300));
         assert_eq!((kept.drop_old(at(589)), kept.drop_old(at(590))), (vec![], vec![DIR]));
         begin(&mut kept, names(0..3), 600);
-        assert_eq!((kept.drop_all(), kept.names), (vec![DIR, Ino(8)], 0));
+        assert_eq!((kept.drop_all(), kept.names), (vec![DIR, Ino(8)], 3), "somebody reads on");
+        assert_eq!((kept.drop_old(at(659)), kept.names), (vec![], 3));
+        assert_eq!((kept.drop_old(at(660)), kept.names), (vec![], 0));
     }
 
     #[test]
