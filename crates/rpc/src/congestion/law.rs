@@ -130,7 +130,9 @@ enum Phase {
     },
     Steady,
     Drain {
-        /// Packets sent from then on find our queue gone.
+        began: Instant,
+        /// Packets sent from then on find our queue gone: once it should be, or once a packet of
+        /// this drain has come through it.
         since: Instant,
         /// How much of that arrived.
         packets: u64,

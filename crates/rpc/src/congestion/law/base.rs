@@ -41,16 +41,17 @@ impl Law {
         let base = self.base().unwrap_or_default();
         let in_flight = time_for(self.ceiling(), self.rate()).saturating_sub(base);
         let since = now + self.waited.unwrap_or_default().max(in_flight);
-        self.phase = Phase::Drain { since, packets: 0, least: None, why };
+        self.phase = Phase::Drain { began: now, since, packets: 0, least: None, why };
     }
 
     /// Ends a drain once enough packets, or echoes, found the queue gone.
     pub(super) fn handle_drained(&mut self, now: Instant, sent: Instant, trip: Trip, enough: u64) {
-        let Phase::Drain { since, packets, least, why } = self.phase else { return };
+        let Phase::Drain { began, since, packets, least, why } = self.phase else { return };
+        let since = if sent >= began { since.min(now) } else { since };
         let packets = packets + u64::from(sent >= since);
         let least = least.map_or(trip, |least| least.min(trip));
         if packets < enough {
-            self.phase = Phase::Drain { since, packets, least: Some(least), why };
+            self.phase = Phase::Drain { began, since, packets, least: Some(least), why };
             return;
         }
         self.phase = Phase::Steady;

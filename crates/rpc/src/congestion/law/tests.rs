@@ -70,6 +70,20 @@ fn a_drain_ends_by_acknowledgements_if_echoes_end_in_it() {
     assert!(!path.is_draining());
 }
 
+/// A connection that began anew lost packets before a rate was known: the time for its queue had no
+/// end, and two packets at a time were sent for ever.
+#[test]
+fn a_drain_ends_though_no_rate_is_known() {
+    let mut path = Path::known();
+    path.law.handle_loss(path.now, path.now, PACKET, true);
+    path.law.handle_loss(path.now, path.now, 10 * PACKET, false);
+    assert!(path.is_draining());
+    for _ in 0..20 {
+        path.step(Some(RATE));
+    }
+    assert!(!path.is_draining());
+}
+
 #[test]
 fn a_rate_is_believed_up_to_four_times_what_is_acknowledged() {
     for told in [RATE, 100 * RATE, u64::MAX] {
