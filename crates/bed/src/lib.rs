@@ -32,6 +32,7 @@ mod tun;
 mod uring;
 
 use std::fs;
+use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -69,12 +70,8 @@ impl Bed {
 
     /// Makes a bed whose links take their chances from `seed`.
     pub fn with_seed(seed: u64) -> Result<Bed> {
-        static BEDS: AtomicU32 = AtomicU32::new(0);
         available()?;
-        let number = BEDS.fetch_add(1, Ordering::Relaxed);
-        let name = format!("segue-bed-{}-{number}", std::process::id());
-        let dir = std::env::temp_dir().join(&name);
-        fs::create_dir(&dir).doing(format!("make {}", dir.display()))?;
+        let (name, dir) = make_dir()?;
         let mut reaper = Reaper::start(&name, &dir)?;
         match make_switch(&name) {
             Ok(switch) => {
@@ -163,8 +160,32 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Makes the directory of a new bed, and names the bed after it. A machine that stopped at once
+/// may have left beds of a process that had this process's number: their names are passed over.
+fn make_dir() -> Result<(String, PathBuf)> {
+    static BEDS: AtomicU32 = AtomicU32::new(0);
+    loop {
+        let number = BEDS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("segue-bed-{}-{number}", std::process::id());
+        let dir = std::env::temp_dir().join(&name);
+        if NetNs::exists(&switch_of(&name)) {
+            continue;
+        }
+        match fs::create_dir(&dir) {
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            made => {
+                return made.map(|()| (name, dir.clone())).doing(format!("make {}", dir.display()));
+            }
+        }
+    }
+}
+
+fn switch_of(bed: &str) -> String {
+    format!("{bed}-switch")
+}
+
 fn make_switch(bed: &str) -> Result<NetNs> {
-    let switch = NetNs::create(format!("{bed}-switch"))?;
+    let switch = NetNs::create(switch_of(bed))?;
     link::make_switch(&switch)?;
     Ok(switch)
 }

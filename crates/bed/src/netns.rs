@@ -11,6 +11,9 @@ use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
 use super::error::{Doing, Result, check, run};
 
+/// Where `ip netns` keeps the namespaces that have names.
+const ALL: &str = "/run/netns";
+
 /// A named network namespace. Deleted by the bed's reaper, never by its own drop.
 #[derive(Debug, Clone)]
 pub(crate) struct NetNs {
@@ -43,8 +46,13 @@ impl NetNs {
         &self.name
     }
 
+    /// Whether there is a namespace called `name`, whoever made it.
+    pub(crate) fn exists(name: &str) -> bool {
+        Path::new(ALL).join(name).exists()
+    }
+
     pub(crate) fn path(&self) -> PathBuf {
-        Path::new("/run/netns").join(&self.name)
+        Path::new(ALL).join(&self.name)
     }
 
     /// Runs `ip` commands, one a line, in this namespace; the first error ends them.

@@ -251,6 +251,29 @@ fn two_beds_do_not_meet() {
     b.run("true", &[]).unwrap();
 }
 
+/// The power of the tests' machine was cut, and a later process of the same number found beds.
+#[test]
+fn the_name_of_a_bed_that_a_stopped_machine_left_is_not_taken() {
+    let Some(first) = Bed::for_test() else { return };
+    let name_of = |bed: &Bed| bed.dir().file_name().unwrap().to_str().unwrap().to_owned();
+    let first_name = name_of(&first);
+    let (all, number) = first_name.rsplit_once('-').unwrap();
+    let after = |n: u32| format!("{all}-{}", number.parse::<u32>().unwrap() + n);
+    let dir = first.dir().with_file_name(after(1));
+    fs::create_dir(&dir).unwrap();
+    let switch = format!("{}-switch", after(2));
+    let ip = |what: &str| {
+        assert!(Command::new("ip").args(["netns", what, &switch]).status().unwrap().success());
+    };
+    ip("add");
+    let bed = Bed::new().map(|bed| name_of(&bed));
+    ip("delete");
+    // Fails if it is gone with the bed.
+    fs::remove_dir(&dir).unwrap();
+    let name = bed.unwrap();
+    assert!(name != after(1) && name != after(2), "{name}");
+}
+
 /// A bed had removed the control socket of another bed's mount, to which a program of it had a
 /// connection.
 #[test]
