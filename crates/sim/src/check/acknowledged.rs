@@ -323,11 +323,12 @@ impl Acknowledged {
     }
 }
 
-/// What an entry has overwritten or cut off in a file's container.
+/// What an entry has overwritten or cut off in a file's container, or says that a failed write has.
 pub(crate) fn overwritten(entry: &Entry) -> Option<(Ino, Range<u64>)> {
     match entry {
         Entry::Written { place, offset, data } => Some((place.ino, *offset..offset + data.len())),
         Entry::Resized { place, size } => Some((place.ino, *size..place.old_size.max(*size))),
+        Entry::Spoiled { ino, range, .. } => Some((*ino, range.clone())),
         Entry::Nameless(entry) => overwritten(entry),
         _ => None,
     }
