@@ -15,7 +15,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::law::{Law, bytes_in};
+use super::law::{Law, bytes_in, time_for};
 use super::stamps::{Echo, Stamps};
 
 /// Bytes of headers and seal in a packet: at most 9 of QUIC's, 16 of AEAD, and 15 of a stream, one
@@ -31,10 +31,9 @@ const BURST: Duration = Duration::from_millis(4);
 /// And at least so many packets.
 const BURST_PACKETS: u64 = 2;
 
-/// How often a stamp goes along at most, in time and in packets.
+/// How often a stamp goes along at most.
 const STAMP_PERIOD: Duration = Duration::from_millis(10);
-const STAMP_PACKETS: u64 = 8;
-/// The same at the start, where the first queue is looked for.
+/// At the start, where the first queue is looked for, one goes along with so many packets.
 const STAMP_PACKETS_START: u64 = 2;
 
 /// Whether something can be sent.
@@ -58,6 +57,8 @@ pub struct Flight {
     aside: u64,
     /// Bytes sent since the last stamp.
     unstamped: u64,
+    /// The pace holds back what could be sent.
+    is_paced: bool,
     /// Bytes that may be sent at once, and as of when. Messages with a waiter need no credit, and
     /// use up none: endless questions would stop all others.
     credit: u64,
@@ -66,7 +67,8 @@ pub struct Flight {
 
 impl Flight {
     pub(super) fn new(law: Law, now: Instant) -> Flight {
-        Flight { law, in_flight: 0, unsent: 0, aside: 0, unstamped: 0, credit: 0, credited: now }
+        let (in_flight, unsent, aside, unstamped, credit) = Default::default();
+        Flight { law, in_flight, unsent, aside, unstamped, is_paced: false, credit, credited: now }
     }
 
     pub(super) fn law(&mut self) -> &mut Law {
@@ -96,7 +98,8 @@ impl Flight {
         let Some(pace) = self.law.pace() else { return self.whole(free) };
         self.refill(now, pace);
         let packet = self.law.packet();
-        if free >= packet && self.credit < packet {
+        self.is_paced = free >= packet && self.credit < packet;
+        if self.is_paced {
             let missing = packet - self.credit;
             return Room::At(
                 now + Duration::from_micros((missing * 1_000_000).div_ceil(pace.max(1)) + 1),
@@ -167,16 +170,18 @@ impl Flight {
         }
     }
 
-    /// Returns the wanted period of stamps; `None` while nothing is in flight.
+    /// Returns the wanted period of stamps; `None` while nothing is in flight, nor waits for its
+    /// turn: at a low pace each packet has arrived before the next one leaves.
     pub fn stamp_period(&self) -> Option<Duration> {
-        if self.in_flight == 0 || self.law.rate() == 0 {
+        if self.in_flight == 0 && !self.is_paced || self.law.rate() == 0 {
             return None;
         }
         // Before much was sent the rate is that of a few bytes.
-        let packets = if self.law.is_learning() { STAMP_PACKETS_START } else { STAMP_PACKETS };
-        match self.unstamped >= packets * self.law.packet() {
+        let at_start = STAMP_PACKETS_START * self.law.packet();
+        let bytes = if self.law.is_learning() { at_start } else { self.law.stamped() };
+        match self.unstamped >= bytes {
             true => Some(STAMP_PERIOD),
-            false => Some(stamp_period(self.law.packet(), self.law.rate())),
+            false => Some(stamp_period(self.law.stamped(), self.law.rate())),
         }
     }
 
@@ -200,6 +205,7 @@ impl Flight {
 
     /// Nothing is left to hand over.
     pub fn handle_idle(&mut self) {
+        self.is_paced = false;
         self.law.handle_idle();
     }
 
@@ -244,9 +250,9 @@ impl Flight {
     }
 }
 
-/// How often a stamp goes along at such a rate.
-pub(super) fn stamp_period(packet: u64, rate: u64) -> Duration {
-    Duration::from_micros(STAMP_PACKETS * packet * 1_000_000 / rate.max(1)).max(STAMP_PERIOD)
+/// How often a stamp goes along at such a rate, if one does with so many bytes.
+pub(super) fn stamp_period(bytes: u64, rate: u64) -> Duration {
+    time_for(bytes, rate).max(STAMP_PERIOD)
 }
 
 #[cfg(test)]
@@ -364,6 +370,51 @@ mod tests {
         let needed = 400 * 10 + 2_400;
         let window = flight.law().window();
         assert!((needed..needed + needed / 4).contains(&window), "{window}, {needed} are needed");
+    }
+
+    /// A link came back after minutes, and so its rate was taken for 3 KB/s. Then each packet, a few
+    /// bytes shorter than the law's, made a round of its own, and was taken for a sign of life.
+    #[test]
+    fn a_rate_of_a_packet_at_a_time_grows_where_the_link_carries_more() {
+        let mut now = Instant::now();
+        let mut flight = flight(now);
+        for _ in 0..20 {
+            flight.handle_handed(2 * PAYLOAD, false);
+            flight.handle_sent(now, 2_400);
+            now += Duration::from_millis(800);
+            flight.handle_ack(now, now - Duration::from_millis(800), 2_400);
+            let trip = Duration::from_millis(800);
+            flight.handle_echo(now, Echo { trip, theirs: Duration::ZERO, rate: Some(3_000) });
+            flight.handle_acks_end(0, false);
+        }
+        assert!(flight.rate() < 4_000, "{}", flight.rate());
+        let (end, mut bulk) = (now + Duration::from_secs(20), 0);
+        let (mut here, mut there) = (Stamps::new(now), Stamps::new(now));
+        while now < end {
+            if let Room::At(at) = flight.room(now, false) {
+                now = at;
+            }
+            let stamp = here.next(now, flight.stamp_period());
+            if let Some(stamp) = &stamp {
+                flight.handle_stamp(stamp);
+            }
+            let Room::Now(bytes) = flight.room(now, false) else { panic!("nothing is in flight") };
+            let (bytes, sent) = (bytes.min(flight.payload()), now);
+            flight.handle_handed(bytes, false);
+            flight.handle_sent(sent, bytes + OVERHEAD - 10);
+            bulk += bytes;
+            now += Duration::from_millis(1);
+            let echo = stamp.and_then(|stamp| {
+                there.take(now, bulk, &stamp);
+                there.next(now, None).and_then(|echo| here.take(now, 0, &echo))
+            });
+            flight.handle_ack(now, sent, bytes + OVERHEAD - 10);
+            flight.handle_acks_end(0, true);
+            if let Some(echo) = echo {
+                flight.handle_echo(now, echo);
+            }
+        }
+        assert!(bulk > 1_000_000, "{bulk}");
     }
 
     #[test]

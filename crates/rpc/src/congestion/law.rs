@@ -63,6 +63,10 @@ const SLOW: Duration = Duration::from_millis(400);
 const PACKET_TIME: Duration = Duration::from_millis(25);
 /// But not smaller than this, because each has headers and a seal.
 const PACKET_MIN: u64 = 600;
+/// A stamp goes along with so many packets.
+const STAMP_PACKETS: u64 = 8;
+/// The same where packets arrive sooner than the rate says.
+const STAMP_PACKETS_EARLY: u64 = 1;
 /// The shortest round: shorter ones tell more about timers than about the path.
 const ROUND_MIN: Duration = Duration::from_millis(5);
 /// How long a base counts.
@@ -106,6 +110,9 @@ pub(super) struct Law {
     round: Round,
     /// The present goal of [`full_target`](Law::full_target), or a part of it.
     target: Duration,
+    /// The latest packet took less than half of the time that it takes at the rate: the link may
+    /// carry far more by now.
+    is_early: bool,
     /// All other senders go first.
     is_background: bool,
     /// What the last look at the queue found while we stayed behind others.
@@ -195,6 +202,7 @@ impl Law {
             is_known: false,
             round: Round::new(now, now, true),
             target: TARGET,
+            is_early: false,
             is_background: false,
             behind: None,
             peak: 0,
@@ -268,6 +276,12 @@ impl Law {
         matches!(self.phase, Phase::Start { .. })
     }
 
+    /// So many bytes have a stamp.
+    pub(super) fn stamped(&self) -> u64 {
+        let packets = if self.is_early { STAMP_PACKETS_EARLY } else { STAMP_PACKETS };
+        packets * self.packet()
+    }
+
     /// The round trip of the empty path, as far as it is known.
     pub(super) fn base(&self) -> Option<Duration> {
         self.base.map(|base| base.time)
@@ -317,6 +331,9 @@ impl Law {
             self.phase = Phase::Steady;
         }
         self.base = lesser(self.base, trip);
+        if bytes >= self.packet() / 2 && self.is_known {
+            self.is_early = 2 * trip.time < time_for(bytes, self.rate());
+        }
         self.latest = self.latest.max(sent);
         self.round.delivered += bytes;
         self.round.flown += u128::from(bytes) * trip.time.as_micros();
@@ -396,8 +413,8 @@ impl Law {
 
     fn end_round(&mut self, now: Instant, mut round: Round, length: Duration) {
         let all = round.delivered + round.lost;
-        // A sign of life comes alone.
-        round.limited |= all < self.packet();
+        // A sign of life comes alone. Packets are some bytes shorter than they may be.
+        round.limited |= all < self.packet() / 2;
         let is_lossy = round.lost * LOSS > all && all > LOSS * self.packet();
         self.target = match is_lossy {
             true => (self.target / 2).max(self.full_target() / 16),
@@ -500,7 +517,7 @@ fn per_second(bytes: u64, time: Duration) -> u64 {
     u64::try_from(u128::from(bytes) * 1_000_000 / time.as_micros().max(1)).unwrap_or(u64::MAX)
 }
 
-fn time_for(bytes: u64, rate: u64) -> Duration {
+pub(super) fn time_for(bytes: u64, rate: u64) -> Duration {
     Duration::from_micros(bytes.saturating_mul(1_000_000) / rate.max(1))
 }
 

@@ -113,7 +113,7 @@ impl Law {
     /// Takes in what the other side tells of our packets.
     pub(super) fn steer(&mut self, now: Instant, wait: Duration, Echo { trip, rate, .. }: Echo) {
         let Some(rate) = rate.map(|rate| rate.min(BELIEVED * self.acked())) else { return };
-        let delay = trip.max(self.base().unwrap_or_default()) + stamp_period(self.packet(), rate);
+        let delay = trip.max(self.base().unwrap_or_default()) + stamp_period(self.stamped(), rate);
         self.pace.until = Some(now + DELAYS_MISSED * delay);
         self.pace.arrival = Some(rate);
         let span = (DELAYS_RATES * delay).max(SPAN);
