@@ -372,8 +372,8 @@ mod tests {
         assert!((needed..needed + needed / 4).contains(&window), "{window}, {needed} are needed");
     }
 
-    /// A link came back after minutes, and so its rate was taken for 3 KB/s. Then each packet, a few
-    /// bytes shorter than the law's, made a round of its own, and was taken for a sign of life.
+    /// A link came back after a minute, and so its rate was taken for 3 KB/s. Then each packet made
+    /// a round of its own, and as a few bytes shorter than the law's was taken for a sign of life.
     #[test]
     fn a_rate_of_a_packet_at_a_time_grows_where_the_link_carries_more() {
         let mut now = Instant::now();
