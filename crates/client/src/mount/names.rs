@@ -148,7 +148,7 @@ impl Mount {
         let mut host = self.host.lock();
         Ok(match position {
             0 => host.begin_listing(directory, found, since),
-            position => host.listed_again(position, found, since),
+            position => host.listed_again(directory, position, found, since),
         })
     }
 

@@ -114,8 +114,14 @@ impl Host {
     }
 
     /// The same if these are the names now.
-    pub fn listed_again(&self, position: u64, names: Vec<(Name, Ino)>, now: Time) -> Reading {
-        self.listings.listed_again(position, names, now)
+    pub fn listed_again(
+        &mut self,
+        directory: Ino,
+        position: u64,
+        names: Vec<(Name, Ino)>,
+        now: Time,
+    ) -> Reading {
+        self.listings.listed_again(directory, position, names, now)
     }
 
     /// A process has read `directory` to its end at `position`. True if the kernel may use its copy
