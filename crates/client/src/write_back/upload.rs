@@ -227,11 +227,11 @@ impl WriteBack {
         Event::Stored(id, lacking)
     }
 
-    /// Of how many bytes a group is on this link.
+    /// Of how many bytes a group is on this link. Beside others' traffic the round trip has their
+    /// queue in it: groups for the empty path's would leave the link to them.
     fn group_bytes(&self) -> usize {
         let stats = self.remote.link().stats();
-        let link = stats.map(|stats| (stats.rate, stats.base_rtt.unwrap_or_default()));
-        group_bytes(link)
+        group_bytes(stats.map(|stats| (stats.rate, stats.rtt)))
     }
 }
 

@@ -372,13 +372,14 @@ impl Law {
     /// `bytes`, the last sent then, were lost; `all`: nothing arrived for several timeouts.
     pub(super) fn handle_loss(&mut self, now: Instant, sent: Instant, bytes: u64, all: bool) {
         self.round.lost += bytes;
+        let trip = self.base().unwrap_or_default() + self.waited.unwrap_or_default();
         if all {
             self.restart(PACKETS, now);
         } else if matches!(self.phase, Phase::Start { .. }) && self.round.lost > self.window / LOSS
         {
             self.end_start(now);
         } else if let Phase::Compete(competition) = &mut self.phase
-            && competition.handle_loss(now, sent, self.window)
+            && competition.handle_loss(now, sent, (self.window, trip))
         {
             self.window = (self.window * 7 / 10).max(self.least_window());
         }

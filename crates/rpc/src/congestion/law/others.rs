@@ -40,12 +40,21 @@ pub(super) struct Competition {
 }
 
 impl Competition {
-    /// What is sent from now on, after a loss, grows from `window`. False if the packet was sent
-    /// before the last reduction: it met the same queue.
-    pub(super) fn handle_loss(&mut self, now: Instant, sent: Instant, window: u64) -> bool {
+    /// What is sent from now on, after a loss, grows from `window` on a path of `trip`. False if
+    /// the packet was sent before the last reduction: it met the same queue.
+    pub(super) fn handle_loss(
+        &mut self,
+        now: Instant,
+        sent: Instant,
+        (window, trip): (u64, Duration),
+    ) -> bool {
         let is_news = self.cubic.lost.is_none_or(|(at, _)| sent > at);
         if is_news {
-            self.cubic = Cubic::at(now, window);
+            // While others' first growth fills the queue we lose most. Growth from there to half of
+            // the link would take half a minute, and ends there at once.
+            let is_first = self.others.found == 0;
+            let half = self.former.filter(|_| is_first).map_or(0, |it| bytes_in(it / 2, trip));
+            self.cubic = Cubic::at(now, window.max(half));
         }
         is_news
     }
@@ -60,7 +69,7 @@ pub(super) struct Cubic {
 
 impl Cubic {
     /// Before the first loss.
-    const STEEP: Cubic = Cubic { lost: None };
+    pub(super) const STEEP: Cubic = Cubic { lost: None };
 
     pub(super) fn at(now: Instant, window: u64) -> Cubic {
         Cubic { lost: Some((now, window)) }

@@ -110,6 +110,32 @@ fn losses_of_one_queue_reduce_a_competing_window_once() {
     }
 }
 
+/// A sender that knew the link had a quarter of it beside one of TCP's kind for half a minute: it
+/// lost most when the other one began.
+#[test]
+fn who_knows_the_link_grows_to_half_of_it_after_the_first_losses() {
+    for (found, least) in [(0, 60), (1, 10)] {
+        let mut path = Path::known();
+        let longer = Trip { time: Duration::from_secs(1), bytes: 0 };
+        let (began, others) = (path.now, Others { longer, at: path.now, found });
+        path.law.window = 10 * PACKET;
+        path.law.peak = RATE * 2;
+        path.law.waited = Some(longer.time);
+        path.law.compete_from(began, Cubic::STEEP, others);
+        path.law.handle_loss(began, began, PACKET, false);
+        for _ in 0..10 {
+            path.now += Duration::from_millis(500);
+            let Phase::Compete(competition) = path.law.phase else { panic!("it competes") };
+            path.law.waited = Some(longer.time);
+            let mut round = Round::new(path.now, path.now, false);
+            round.delivered = path.law.window;
+            path.law.compete(path.now, round, competition);
+        }
+        let packets = path.law.window / PACKET;
+        assert!(packets >= least && packets < 3 * least, "{packets} packets, found {found}");
+    }
+}
+
 #[test]
 fn a_drain_raises_the_base_by_8_ms_at_most() {
     let mut path = Path::known();
