@@ -174,7 +174,8 @@ fn make_dir() -> Result<(String, PathBuf)> {
         match fs::create_dir(&dir) {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             made => {
-                return made.map(|()| (name, dir.clone())).doing(format!("make {}", dir.display()));
+                made.doing(format!("make {}", dir.display()))?;
+                return Ok((name, dir));
             }
         }
     }

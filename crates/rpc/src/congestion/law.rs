@@ -287,6 +287,11 @@ impl Law {
         self.base.map(|base| base.time)
     }
 
+    /// The round trip with the queue of this round, as far as it is known.
+    fn trip(&self) -> Duration {
+        self.base().unwrap_or_default() + self.waited.unwrap_or_default()
+    }
+
     /// From now on all other senders go first, or not.
     pub(super) fn set_background(&mut self, now: Instant, is_background: bool) {
         if self.is_background == is_background {
@@ -372,7 +377,7 @@ impl Law {
     /// `bytes`, the last sent then, were lost; `all`: nothing arrived for several timeouts.
     pub(super) fn handle_loss(&mut self, now: Instant, sent: Instant, bytes: u64, all: bool) {
         self.round.lost += bytes;
-        let trip = self.base().unwrap_or_default() + self.waited.unwrap_or_default();
+        let trip = self.trip();
         if all {
             self.restart(PACKETS, now);
         } else if matches!(self.phase, Phase::Start { .. }) && self.round.lost > self.window / LOSS

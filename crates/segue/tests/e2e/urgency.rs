@@ -101,7 +101,8 @@ fn what_is_due_rises_by_a_class() {
     let young = sent_as(&world.a, mount.path(), "store-data");
     assert!(young > 300 << 10);
     assert_eq!(sent_as(&world.a, mount.path(), "store-fast"), 0);
-    // 8 s of data. Without a link a new connection would take over, and count anew.
+    // Twice 4 s of data: after 2 s all is due. Without a link a new connection would take over, and
+    // count anew.
     world.a.set_link(LinkSpec::kb_per_s(200)).unwrap();
     for (seed, name) in [(2, "first"), (3, "second")] {
         fs::write(mount.path().join(name), noise(seed, 800 << 10)).unwrap();
@@ -109,7 +110,7 @@ fn what_is_due_rises_by_a_class() {
     mount.sync().unwrap();
     let (raised, all) = (sent_as(&world.a, mount.path(), "store-fast"), 1600 << 10);
     let early = sent_as(&world.a, mount.path(), "store-data") - young;
-    assert!(raised > all / 4 && early > all / 16, "{:?}", sent(&world.a, mount.path()));
+    assert!(raised > all / 2 && early > all / 16, "{:?}", sent(&world.a, mount.path()));
 }
 
 /// The experiment's other orders work as a mount, and say what they are.

@@ -171,8 +171,8 @@ impl KeptListings {
         Some(Reading { base: base_of(position), names, since })
     }
 
-    /// A reader goes on at `position`, and these are the names now. Its names are not held: those
-    /// before were of the kernel's copy, which was dropped.
+    /// A reader goes on at `position`, and these are the names now. Its own are not held: it read
+    /// the kernel's copy until that was dropped, or there was no room for them.
     pub fn listed_again(
         &mut self,
         directory: Ino,

@@ -27,7 +27,7 @@ const GROUP_TIME: Duration = Duration::from_millis(250);
 const GROUP_TRIPS: u32 = 3;
 
 /// Of about how many bytes a group of chunks is on a link, if it is known, of so many bytes a
-/// second and such a round trip.
+/// second and such a round trip, others' queue included.
 pub fn group_bytes(link: Option<(u64, Duration)>) -> usize {
     let Some((rate, round_trip)) = link else { return GROUP_MIN };
     let millis = GROUP_TIME.max(GROUP_TRIPS * round_trip).as_millis();

@@ -40,6 +40,11 @@ pub(super) struct Competition {
 }
 
 impl Competition {
+    /// The window that is half of the link, if its rate is known: on a path of `trip`.
+    fn half(&self, trip: Duration) -> u64 {
+        self.former.map_or(0, |former| bytes_in(former / 2, trip))
+    }
+
     /// What is sent from now on, after a loss, grows from `window` on a path of `trip`. False if
     /// the packet was sent before the last reduction: it met the same queue.
     pub(super) fn handle_loss(
@@ -50,10 +55,9 @@ impl Competition {
     ) -> bool {
         let is_news = self.cubic.lost.is_none_or(|(at, _)| sent > at);
         if is_news {
-            // While others' first growth fills the queue we lose most. Growth from there to half of
-            // the link would take half a minute, and ends there at once.
-            let is_first = self.others.found == 0;
-            let half = self.former.filter(|_| is_first).map_or(0, |it| bytes_in(it / 2, trip));
+            // We lose most while others' first growth fills the queue. From there Cubic's curve
+            // takes half a minute to half of the link. One that aims there takes seconds.
+            let half = if self.others.found == 0 { self.half(trip) } else { 0 };
             self.cubic = Cubic::at(now, window.max(half));
         }
         is_news
@@ -158,10 +162,9 @@ impl Law {
                 self.phase = Phase::Compete(competition);
             }
         } else if round.lost == 0 && !round.limited {
-            let trip = self.base().unwrap_or_default() + self.waited.unwrap_or_default();
+            let trip = self.trip();
             let grown = cubic.window(now, (self.window, self.packet()), trip);
-            let half =
-                former.filter(|_| cubic == Cubic::STEEP).map_or(0, |it| bytes_in(it / 2, trip));
+            let half = if cubic == Cubic::STEEP { competition.half(trip) } else { 0 };
             self.window = grown.min(self.usable(round)).max(self.window).max(half);
             if rate.is_none() && sent_by >= window {
                 competition.from = (sent_by, Some(self.arrival()));
