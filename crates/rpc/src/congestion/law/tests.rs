@@ -84,6 +84,20 @@ fn a_drain_ends_though_no_rate_is_known() {
     assert!(!path.is_draining());
 }
 
+/// At a low pace each packet makes a round, a few bytes shorter than the law's packet.
+#[test]
+fn a_packet_is_a_round_and_a_sign_of_life_is_none() {
+    for (bytes, is_known) in [(PACKET - 10, true), (45, false)] {
+        let mut path = Path::new();
+        for _ in 0..10 {
+            path.now += Duration::from_millis(200);
+            path.law.handle_sent(path.now);
+            path.law.handle_ack(path.now + Duration::from_millis(1), path.now, bytes);
+        }
+        assert_eq!(path.law.is_known, is_known, "{bytes} bytes");
+    }
+}
+
 #[test]
 fn a_rate_is_believed_up_to_four_times_what_is_acknowledged() {
     for told in [RATE, 100 * RATE, u64::MAX] {
