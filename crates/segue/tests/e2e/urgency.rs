@@ -95,8 +95,8 @@ fn an_idle_listing_is_in_nobody_s_way_and_ends() {
 #[test]
 fn what_is_due_rises_by_a_class() {
     let Some(world) = World::new() else { return };
-    // The link is slow from the start: whoever knows a fast one sends all at once, ahead of its rate.
-    // Without a link a new connection would take over, and count anew.
+    // The link is slow from the start: whoever knows a fast one sends all at once, ahead of its
+    // rate. Without a link a new connection would take over, and count anew.
     world.a.set_link(LinkSpec::kb_per_s(200)).unwrap();
     let mount = world.mount_with(&world.a, "due=2s");
     fs::write(mount.path().join("young"), noise(1, 100 << 10)).unwrap();
