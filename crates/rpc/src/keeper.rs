@@ -185,7 +185,15 @@ impl Keeper {
     }
 
     async fn greet(&self, peer: Peer) -> Result<Greeted, Setback> {
-        match timeout(GREET_PATIENCE, (self.greeting)(peer.clone())).await {
+        let greeted = tokio::select! {
+            greeted = timeout(GREET_PATIENCE, (self.greeting)(peer.clone())) => greeted,
+            () = death(&peer) => {
+                let why = "the server fell silent while it was greeted";
+                peer.close(CloseCode::Done, why);
+                return Err(Setback::Offline(why.into()));
+            }
+        };
+        match greeted {
             Ok(Ok(welcome)) => Ok((peer, welcome)),
             Ok(Err(GreetError::Again(why))) => Err(Setback::Offline(why)),
             Ok(Err(GreetError::Refused(why) | GreetError::Copied(why))) => {
@@ -288,6 +296,18 @@ async fn silence(peer: &Peer) {
             Verdict::Well => {}
         }
         sleep(LOOK).await;
+    }
+}
+
+/// Waits until a connection that has not begun to serve is given up: it was silent, and then stayed
+/// so for as long as an attempt to connect may take. A server that is killed in the middle of a
+/// handshake leaves one: its successor ignores the rest of the handshake, and no reset comes.
+async fn death(peer: &Peer) {
+    loop {
+        silence(peer).await;
+        if timeout(DIAL_PATIENCE, sign_of_life(peer)).await.is_err() {
+            return;
+        }
     }
 }
 

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
@@ -209,6 +210,29 @@ async fn silent_connection_is_replaced_without_going_offline() {
     assert_eq!(generation(&link.state()), 2);
     // Not by the idle timeout.
     assert_eq!(peer.closed().await, CloseReason::Here);
+}
+
+/// A server that dies in the middle of a handshake says nothing to the rest of it when it is back.
+#[tokio::test]
+async fn a_connection_that_falls_silent_at_the_greeting_is_given_up() {
+    let world = World::new();
+    let listener = Arc::new(world.listen());
+    let address = listener.local_address();
+    tokio::spawn(serve(listener, Counts::default()));
+    let relay = Arc::new(Relay::to(address).await);
+    let (ends, mut ended) = tokio::sync::mpsc::unbounded_channel();
+    let (at_hello, is_first) = (relay.clone(), AtomicBool::new(true));
+    let greeting: Greeting = Arc::new(move |peer| {
+        if is_first.swap(false, Ordering::Relaxed) {
+            at_hello.turn_deaf();
+            ends.send(peer.clone()).unwrap();
+        }
+        Box::pin(async move { greet(&peer, hello()).await })
+    });
+    let link = Link::open(world.target(relay.address), world.identity.clone(), greeting);
+    until(&link, |state| generation(state) == 1).await;
+    // Not by the idle timeout.
+    assert_eq!(ended.recv().await.unwrap().closed().await, CloseReason::Here);
 }
 
 /// What the keeper sends while a call waits is heard of again, and no call to the server.
