@@ -197,7 +197,7 @@ fn beside_tcp_nobody_starves_who_came_first_or_last() {
         let outcome = run(&scenario, 1).unwrap();
         outcome.up[0] as f64 / outcome.up.iter().sum::<u64>() as f64
     };
-    for (queue, first, last) in [(100, 0.2, 0.05), (400, 0.2, 0.2), (2000, 0.05, 0.02)] {
+    for (queue, first, last) in [(100, 0.3, 0.3), (400, 0.25, 0.25), (2000, 0.05, 0.02)] {
         for (begin, least) in [((1000, 5000), first), ((5000, 1000), last)] {
             // In a queue of 2 s losses are rare, and chance decides much.
             let trips: &[u64] = if queue == 2000 { &[38, 40, 42] } else { &[40] };

@@ -63,6 +63,12 @@ const SLOW: Duration = Duration::from_millis(400);
 const PACKET_TIME: Duration = Duration::from_millis(25);
 /// But not smaller than this, because each has headers and a seal.
 const PACKET_MIN: u64 = 600;
+/// Packets of a drain are smaller still. Beside others the rate is a share of the link's, and a
+/// packet's time by it would hide their queue.
+const PACKET_TIME_DRAINED: Duration = Duration::from_millis(4);
+const PACKET_MIN_DRAINED: u64 = 150;
+/// But not at fewer bytes a second than this: a thin link would carry mostly headers.
+const RATE_THIN: u64 = 12 << 10;
 /// A stamp goes along with so many packets.
 const STAMP_PACKETS: u64 = 8;
 /// The same where packets arrive sooner than the rate says.
@@ -250,10 +256,14 @@ impl Law {
     /// The size of a packet that is sent on this path, bytes: less than the path allows where it
     /// takes long.
     pub(super) fn packet(&self) -> u64 {
-        match self.is_known && !self.is_learning() {
-            true => self.mtu.min(bytes_in(self.rate(), PACKET_TIME).max(PACKET_MIN)),
-            false => self.mtu,
-        }
+        let (time, least) = match self.phase {
+            Phase::Drain { .. } if self.rate() >= RATE_THIN => {
+                (PACKET_TIME_DRAINED, PACKET_MIN_DRAINED)
+            }
+            _ if self.is_known && !self.is_learning() => (PACKET_TIME, PACKET_MIN),
+            _ => return self.mtu,
+        };
+        self.mtu.min(bytes_in(self.rate(), time).max(least))
     }
 
     /// The largest packet that the path carries, bytes.

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::others::{Cubic, Others};
-use super::{Law, Phase, Round, TARGET, Trip, time_for};
+use super::{Law, PACKETS_DRAINED, Phase, Round, TARGET, Trip, time_for};
 
 /// After so many drains in a row that found others we yield for a while: two senders with this law
 /// may take each other for one of TCP's kind.
@@ -50,6 +50,9 @@ impl Law {
         let since = if sent >= began { since.min(now) } else { since };
         let packets = packets + u64::from(sent >= since);
         let least = least.map_or(trip, |least| least.min(trip));
+        let queued = self.base().unwrap_or_default() + self.ours_when_drained();
+        // One may be late by a busy host's timers.
+        let enough = if least.time > queued { enough.max(PACKETS_DRAINED) } else { enough };
         if packets < enough {
             self.phase = Phase::Drain { began, since, packets, least: Some(least), why };
             return;
@@ -57,7 +60,6 @@ impl Law {
         self.phase = Phase::Steady;
         self.round = Round::new(now, self.latest, true);
         self.period_since = now;
-        let queued = self.base().unwrap_or_default() + self.ours_at_most();
         if self.is_background && least.time > queued {
             return self.stay_behind(now, least);
         }
@@ -67,7 +69,6 @@ impl Law {
                 self.begin_to_compete(now, Others { longer: least, at: now, found: 0 });
             }
             (Why::Start, true) => {
-                self.raise_base(least);
                 self.waited = Some(least.time);
                 self.drain(now, Why::Period);
             }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::base::Why;
-use super::{Law, PACKETS_START, Phase, Round, Trip, bytes_in, scaled, since, time_for};
+use super::{Law, PACKETS_START, Phase, Round, TARGET, Trip, bytes_in, scaled, since, time_for};
 
 /// The time for which another sender's queue is filled as well.
 const COMPETE: Duration = Duration::from_secs(20);
@@ -43,6 +43,13 @@ impl Competition {
     /// The window that is half of the link, if its rate is known: on a path of `trip`.
     fn half(&self, trip: Duration) -> u64 {
         self.former.map_or(0, |former| bytes_in(former / 2, trip))
+    }
+
+    /// True if `arrival` is so much of the link that the window stays: some senders make room for
+    /// whoever grows. Before others were found twice the path may only be longer.
+    fn has_enough(&self, arrival: u64) -> bool {
+        let most = self.former.map(|former| former - former * 3 / 8);
+        self.others.found > 0 && most.is_some_and(|most| arrival > most)
     }
 
     /// What is sent from now on, after a loss, grows from `window` on a path of `trip`. False if
@@ -120,6 +127,14 @@ impl Law {
         3 * self.target + time_for(self.packet(), self.peak.max(self.rate()))
     }
 
+    /// The same after a drain: an echo errs by a timer, an acknowledgement by its delay as well.
+    pub(super) fn ours_when_drained(&self) -> Duration {
+        if !self.pace.is_heard() {
+            return self.ours_at_most();
+        }
+        TARGET + TARGET / 2 + time_for(self.packet(), self.peak.max(self.rate()))
+    }
+
     /// Others fill the queue: with two equal senders, half of it would be ours.
     pub(super) fn begin_to_compete(&mut self, now: Instant, others: Others) {
         let half = bytes_in(self.peak / 2, others.longer.time);
@@ -161,7 +176,7 @@ impl Law {
                 }
                 self.phase = Phase::Compete(competition);
             }
-        } else if round.lost == 0 && !round.limited {
+        } else if round.lost == 0 && !round.limited && !competition.has_enough(self.arrival()) {
             let trip = self.trip();
             let grown = cubic.window(now, (self.window, self.packet()), trip);
             let half = if cubic == Cubic::STEEP { competition.half(trip) } else { 0 };
