@@ -339,16 +339,6 @@ fn what_moved_on_the_server_is_told_and_what_moved_here_is_not() {
 }
 
 #[test]
-fn a_change_of_what_is_forgotten_is_pending() {
-    let (mut tree, ino) = (tree(), Ino(99));
-    let touched = Touched { inodes: vec![ino], names: Vec::new() };
-    tree.mark_all(&touched);
-    assert!(tree.peek(ino).is_none() && tree.is_pending(ino));
-    tree.cancel(&touched);
-    assert!(!tree.is_pending(ino));
-}
-
-#[test]
 fn only_what_is_stale_and_settled_is_dropped() {
     let mut tree = Tree::new(2);
     tree.set_poll(Duration::from_secs(1));

@@ -204,10 +204,9 @@ impl Tree {
         self.nodes.get(&ino).is_some_and(|node| node.is_size_lost)
     }
 
-    /// True if changes of `ino` are not settled, whether its attributes are known or not.
+    /// True if changes of `ino` are not settled.
     pub fn is_pending(&self, ino: Ino) -> bool {
-        let unknown = || self.unknown.get(&ino).map(|unsettled| unsettled.pending);
-        self.nodes.get(&ino).map(|node| node.pending).or_else(unknown).is_some_and(|n| n > 0)
+        self.nodes.get(&ino).is_some_and(|node| node.pending > 0)
     }
 
     /// True if the last name of `ino` was removed here, and the server has confirmed that it
