@@ -183,8 +183,11 @@ fn the_server_is_killed_in_a_large_store() {
     // Who has it open while the store arrives goes on with the new bytes, as on a local disk.
     let size = || fs::metadata(&there).unwrap().len();
     let seen = loop {
-        let (before, seen) = (size(), hash(&there));
-        if size() == before {
+        let (before, seen, after) = (size(), hash(&there), size());
+        for size in [before, after] {
+            assert!([1_000_000, 60_000_000].contains(&size), "a part of the store is seen: {size}");
+        }
+        if before == after {
             break seen;
         }
     };

@@ -152,6 +152,26 @@ fn who_knows_the_link_grows_to_half_of_it_after_the_first_losses() {
     }
 }
 
+/// Before others were found twice the path may only be longer, and is filled.
+#[test]
+fn beside_others_the_window_grows_to_five_eighths_of_the_link() {
+    for (found, part, grows) in [(1, 50, true), (1, 70, false), (0, 70, true)] {
+        let mut path = Path::known();
+        path.law.peak = 2 * RATE;
+        path.law.rates = [2 * RATE * part / 100; 3];
+        path.law.pace = Pace::default();
+        let longer = Trip { time: Duration::from_secs(1), bytes: 0 };
+        let others = Others { longer, at: path.now, found };
+        path.law.compete_from(path.now, Cubic::STEEP, others);
+        let Phase::Compete(competition) = path.law.phase else { panic!("it competes") };
+        let before = path.law.window;
+        let mut round = Round::new(path.now, path.now, false);
+        round.delivered = before;
+        path.law.compete(path.now, round, competition);
+        assert_eq!(path.law.window > before, grows, "{part} % of the link, found {found}");
+    }
+}
+
 #[test]
 fn a_drain_raises_the_base_by_8_ms_at_most() {
     let mut path = Path::known();
@@ -161,7 +181,8 @@ fn a_drain_raises_the_base_by_8_ms_at_most() {
     }
 }
 
-/// Of a packet of 1,200 bytes, at the rate of a share, 16 ms would be its own time.
+/// A full packet lasts 10 ms at this rate. It would explain a wait of 20 ms, and a small one does
+/// not.
 #[test]
 fn a_queue_that_outlasts_a_drain_is_no_part_of_the_path() {
     for why in [Why::Start, Why::Period] {
