@@ -312,6 +312,9 @@ pub struct SyncReply {
     pub offline: bool,
     /// The server answers, and refuses this host.
     pub denied: bool,
+    /// Changes that the server refused earlier or meanwhile, and that are kept on this host.
+    #[serde(default)]
+    pub refused: u64,
     /// Why it is not ok, in words.
     pub error: String,
 }

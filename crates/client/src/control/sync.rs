@@ -1,6 +1,7 @@
 //! Progress towards the server.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::time::Duration;
 
 use segue_core::host::Host;
@@ -57,6 +58,24 @@ fn target_of(mount: &Mount, scope: &Scope) -> Target {
             mount.host.lock().queue().newest_seq().map_or(Target::default(), Target::Through)
         }
         Scope::Below(paths) => Target::These(mount.host.lock().changes_below(&tops(paths))),
+    }
+}
+
+/// How many changes of `scope` the server refused, before this wait or in it, and are kept here.
+/// One of which the path is not known may be anywhere.
+fn refused_in(mount: &Mount, scope: &Scope) -> u64 {
+    let refused = &mount.disk.for_user.refused;
+    match scope {
+        Scope::Below(paths) if refused.count() > 0 => {
+            let tops: Vec<_> =
+                paths.iter().map(|path| String::from_utf8_lossy(path.as_bytes())).collect();
+            let is_below = |path: &str| {
+                let is_unknown = path.is_empty() || path.starts_with('#');
+                is_unknown || tops.iter().any(|top| Path::new(path).starts_with(&**top))
+            };
+            refused.list().iter().filter(|change| is_below(&change.path)).count() as u64
+        }
+        _ => refused.count(),
     }
 }
 
@@ -141,6 +160,7 @@ async fn sync_inner(
             }
         }
         if ok || late {
+            reply.refused = if to_server { refused_in(mount, &scope) } else { 0 };
             return Ok(reply);
         }
         if offline && fail_offline {

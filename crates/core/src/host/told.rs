@@ -127,9 +127,8 @@ impl Host {
     /// A process has read `directory` to its end at `position`. True if the kernel may use its copy
     /// of the listing.
     pub fn end_listing(&mut self, directory: Ino, position: u64, now: Time) -> bool {
-        let is_told = self.tree.may_be_told(now);
-        let is_promised = is_told && self.tree.is_listing_promised(directory, now);
-        self.listings.end(directory, position, is_promised)
+        let may_keep = self.tree.may_keep_listing(directory, now);
+        self.listings.end(directory, position, may_keep)
     }
 
     /// The listing of `directory` is another one. True if the kernel may have a copy.

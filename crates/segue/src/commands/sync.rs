@@ -28,7 +28,9 @@ const ANSWER_SLACK: Duration = Duration::from_secs(1);
 /// are not mounted and whose changes are on this host only, and exits with 6.
 ///
 /// Changes stay in the update log of this host until the server has them. If a server cannot be
-/// reached, the command exits with 4; if the server refuses this host, with 8.
+/// reached, the command exits with 4; if the server refuses this host, with 8. If the server
+/// refused some of the changes, as when its disk was full, the command exits with 7 until these are
+/// resolved.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {
@@ -92,6 +94,7 @@ fn sum(replies: &[SyncReply]) -> SyncReply {
     SyncReply {
         pending_records: replies.iter().map(|reply| reply.pending_records).sum(),
         pending_bytes: replies.iter().map(|reply| reply.pending_bytes).sum(),
+        refused: replies.iter().map(|reply| reply.refused).sum(),
         offline: unreachable.is_some(),
         error: unreachable.map_or_else(String::new, |reply| reply.error.clone()),
         ..SyncReply::default()
@@ -129,7 +132,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
     let (mut replies, mut exit) = (Vec::new(), Exit::Done);
     for ((mount, _), (answer, is_late)) in targets.iter().zip(answers) {
         match answer {
-            Ok(reply) if reply.ok => replies.push(reply),
+            Ok(reply) if reply.ok && reply.refused == 0 => replies.push(reply),
             Ok(reply) => {
                 let (code, words) = not_safe(&reply, is_late);
                 exit = exit.max(code);
@@ -156,6 +159,7 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
             "ok": exit == Exit::Done,
             "pending_records": total.pending_records,
             "pending_bytes": total.pending_bytes,
+            "refused": total.refused,
             "unmounted": kept,
         }))?;
     }
@@ -248,6 +252,15 @@ pub(super) fn to_go(reply: &SyncReply, pace: &mut Pace) -> String {
     output::joined(&format!("{} ({size}) to go", quantity::count(records, "change")), &more)
 }
 
+/// What to do about changes that the server refused.
+pub(super) fn refused(reply: &SyncReply) -> String {
+    let refused = quantity::count(reply.refused, "change");
+    format!(
+        "{refused} refused by the server, or lost: 'segue conflicts' tells why, and \
+         'segue resolve' writes again what is kept of them on this host, or drops it"
+    )
+}
+
 /// What to do about changes of a host that its server refuses.
 pub(super) fn denied(reply: &SyncReply) -> String {
     format!("kept on this host: {}; or extract them with 'segue recover'", reply.error)
@@ -261,6 +274,9 @@ fn not_safe(reply: &SyncReply, is_late: bool) -> (Exit, String) {
         0 => "changes are still pending".to_owned(),
         _ => format!("{records} ({}) still pending", quantity::bytes(reply.pending_bytes)),
     };
+    if reply.ok {
+        return (Exit::DataAtRisk, refused(reply));
+    }
     let why = if reply.error.is_empty() { String::new() } else { format!(": {}", reply.error) };
     if is_late {
         return (Exit::NotYetSafe, format!("the timeout has expired, {left}{why}"));

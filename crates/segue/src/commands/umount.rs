@@ -207,6 +207,10 @@ fn finish(mount: &Mount, now: bool, answered: Answered) -> Result<Unmounted, Fai
             ));
             Exit::NotYetSafe
         }
+        Some(reply) if reply.refused > 0 => {
+            output::note(&format!("{mountpoint}: {}", super::sync::refused(reply)));
+            Exit::Done
+        }
         Some(_) => Exit::Done,
         None => {
             output::note(&format!(

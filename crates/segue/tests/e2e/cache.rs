@@ -14,7 +14,7 @@ use segue_bed::{Host, Rng};
 use crate::sample::{self, SAMPLE, is_long, sample};
 use crate::tree::noise;
 use crate::worker::{Acknowledged, Worker};
-use crate::world::{World, arg, eventually, json, save, segue, sh};
+use crate::world::{World, arg, eventually, json, save, segue, settle, sh};
 
 const MB: usize = 1 << 20;
 
@@ -193,7 +193,7 @@ fn what_was_sent_and_forgotten_is_no_conflict() {
         put_after_power_loss(&image, &copy);
         drop(mounted);
         let mut mounted = mount(&world, &world.a, "write-back=sync", &copy);
-        mounted.sync().unwrap();
+        settle(&world.a, &mounted);
         let names = fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name());
         assert_eq!(names.collect::<Vec<_>>(), ["file"], "{lost_at}");
         assert_eq!(fs::read(&file).unwrap(), noise(2, 300_000), "{lost_at}");
@@ -289,7 +289,7 @@ fn what_is_written_while_changes_are_refused_is_not_lost() {
         std::thread::sleep(Duration::from_millis(rng.below(12)));
     }
     drop(file);
-    mounted.sync().unwrap();
+    settle(&world.a, &mounted);
     assert_eq!(lost(&bytes, &mounted, &cache), Vec::<usize>::new());
 }
 
@@ -319,7 +319,7 @@ fn an_open_file_goes_on_after_its_store_was_refused() {
     });
     file.write_all_at(b"later", 10).unwrap();
     drop(file);
-    mounted.sync().unwrap();
+    settle(&world.a, &mounted);
     expected[10..15].copy_from_slice(b"later");
     let other = world.mount(&world.b);
     assert!(fs::read(other.path().join("file")).unwrap() == expected);
@@ -404,7 +404,7 @@ fn a_store_whose_data_are_gone_is_told_of_and_holds_up_nothing() {
     }
     let mounted = mount(&world, &world.a, "write-back=async", &cache);
     world.a.link_up().unwrap();
-    mounted.sync().unwrap();
+    settle(&world.a, &mounted);
     let listed = json(&world.a, &["conflicts", arg(mounted.path())]);
     let told: Vec<_> = listed["conflicts"].as_array().unwrap().iter().collect();
     assert_eq!(told.len(), 2, "{listed}");
@@ -421,7 +421,7 @@ fn a_store_whose_data_are_gone_is_told_of_and_holds_up_nothing() {
         assert!(read("gone").is_empty(), "no zeros");
     }
     save(&mounted.path().join("gone"), &noise(6, 1000)).unwrap();
-    mounted.sync().unwrap();
+    settle(&world.a, &mounted);
     eventually("it may be written again", || {
         fs::read(second.path().join("gone")).unwrap() == noise(6, 1000)
     });

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use crate::tree::{self, noise};
 use crate::world::{
-    CLOSE, World, arg, close, end, errno, eventually, json, save, segue, sh, wait_for_state,
+    CLOSE, World, arg, close, end, errno, eventually, json, save, segue, settle, sh, wait_for_state,
 };
 
 /// What `segue conflicts` lists, and its exit code.
@@ -32,7 +32,7 @@ fn copies(dir: &Path) -> Vec<PathBuf> {
 }
 
 /// Does `ours` on host a while it is cut off, and `theirs` on b meanwhile; returns when a is back
-/// and has sent everything.
+/// and has sent everything, of which the server may have refused some.
 pub(crate) fn apart(
     world: &World,
     (a, b): (&SegueMount, &SegueMount),
@@ -48,7 +48,7 @@ pub(crate) fn apart(
     b.sync().unwrap();
     world.a.link_up().unwrap();
     wait_for_state(&world.a, a, "online");
-    a.sync().unwrap();
+    settle(&world.a, a);
 }
 
 /// Both unpack the same new release of a tree over the old one: nobody finds a conflict, and either
@@ -459,6 +459,7 @@ fn three_refused_files_are_dealt_with(world: &World) -> bool {
     for name in names {
         save(&a.path().join(name), b"before").unwrap();
     }
+    save(&a.path().join("kept"), b"before").unwrap();
     a.sync().unwrap();
     world.a.link_down().unwrap();
     world.lose_link(&world.a, &a);
@@ -481,6 +482,13 @@ fn three_refused_files_are_dealt_with(world: &World) -> bool {
         "{listed:?}"
     );
     assert_eq!(json(&world.a, &["status", arg(a.path())])["mounts"][0]["refused"], listed.len());
+    // Nothing waits, and yet the server does not have it.
+    for (scope, code, count) in [("", 7, "3"), ("again", 7, "1"), ("kept", 0, "0")] {
+        let ended = segue(&world.a, &["sync", "--json", arg(&a.path().join(scope))]);
+        let said = ended.out.contains(&format!("\"refused\":{count}"));
+        assert!(ended.code == Some(code) && said, "{scope}: {ended:?}");
+        assert_eq!(ended.err.contains("'segue conflicts'"), code == 7, "{scope}: {ended:?}");
+    }
     quota("none");
     let resolve = |name: &str, side: &str| {
         eventually("there is room", || {

@@ -11,7 +11,8 @@ use segue_bed::LinkSpec;
 use segue_bed::segue::SegueMount;
 
 use crate::world::{
-    CLOSE, Ended, World, arg, close, end, errno, eventually, json, save, segue, sh, wait_for_state,
+    CLOSE, Ended, World, arg, close, end, errno, eventually, json, save, segue, settle, sh,
+    wait_for_state,
 };
 
 const MB: usize = 1 << 20;
@@ -149,7 +150,7 @@ fn a_late_refusal_is_told_once() {
         let mut mount = world.mount_with(&world.a, &format!("fsync={fsync}"));
         let path = mount.path().join(fsync);
         eventually("there is room", || save(&path, b"text").is_ok());
-        mount.sync().unwrap();
+        settle(&world.a, &mount);
         let before = refused(&world, &mount);
         world.a.link_down().unwrap();
         world.lose_link(&world.a, &mount);

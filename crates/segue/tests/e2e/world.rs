@@ -193,6 +193,12 @@ pub(crate) fn end(command: &mut Command) -> Ended {
     }
 }
 
+/// Waits until the server has every change of `mount` that it does not refuse.
+pub(crate) fn settle(host: &Host, mount: &SegueMount) {
+    let ended = segue(host, &["sync", "--wait", arg(mount.path())]);
+    assert!(matches!(ended.code, Some(0 | 7)), "{ended:?}");
+}
+
 /// Runs `segue` with `args` on `host`. Not for what leaves a daemon behind.
 pub(crate) fn segue(host: &Host, args: &[&str]) -> Ended {
     end(host.command("segue").args(args))

@@ -185,14 +185,14 @@ impl KeptListings {
     }
 
     /// A reader has come to the end at `position`. True if the kernel may use its copy: that is the
-    /// present listing, which `is_promised`. Else the kernel is to drop it.
-    pub fn end(&mut self, directory: Ino, position: u64, is_promised: bool) -> bool {
+    /// present listing, which it `may_keep`. Else the kernel is to drop it.
+    pub fn end(&mut self, directory: Ino, position: u64, may_keep: bool) -> bool {
         let tag = position >> PLACE_BITS;
         self.release(tag);
         let Some(kept) = self.of.get_mut(&directory).filter(|kept| kept.tag == tag) else {
             return false;
         };
-        kept.is_whole = is_promised && kept.may_be_used;
+        kept.is_whole = may_keep && kept.may_be_used;
         let is_whole = kept.is_whole;
         if !is_whole {
             // The next reader begins a new copy.

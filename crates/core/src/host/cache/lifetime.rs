@@ -6,6 +6,7 @@
 
 use std::time::Duration;
 
+use super::outliving::LONG;
 use super::promised::LEASE;
 use super::tree::{Listing, NodeEntry, Tree};
 use crate::nouns::{Attr, Ino, Name, Time};
@@ -66,6 +67,11 @@ impl Tree {
             false => self.outliving.lifetime(holds),
         };
         outlives.unwrap_or(holds.min(self.longest))
+    }
+
+    /// True if that is taken back when it may not be used any more.
+    pub(super) fn is_kept(&self, ino: Ino, checked: Time, now: Time) -> bool {
+        self.left(ino, checked, now) == LONG
     }
 
     /// The part of a lifetime that is within the lease.
@@ -240,6 +246,28 @@ mod tests {
         assert!(tree.install_listing(attr, Vec::new(), at(500)));
         assert!(!tree.is_told(Ino(7), at(510)));
         tree.tell(Ino(7), at(510));
+    }
+
+    /// All was taken back as the lease was about to end. A directory that was read afterwards was
+    /// listed as it was then, although the host had connected again.
+    #[test]
+    fn the_kernel_keeps_no_listing_that_nobody_takes_back() {
+        let mut tree = Tree::new(100);
+        tree.tell_for_long();
+        let at = |seconds| Time(Duration::from_secs(seconds));
+        tree.follow(1, at(0));
+        assert!(tree.install_listing(attr(7, Kind::Directory, 1), Vec::new(), at(0)));
+        let promised = Promised { session: 1, inodes: [Ino(7)].into() };
+        tree.promised(&tree.as_of(Some(promised), [at(0); 2]));
+        tree.follow(1, at(1));
+        assert!(tree.may_keep_listing(Ino(7), at(10)));
+        tree.take_told();
+        assert!(!tree.may_keep_listing(Ino(7), at(10)), "it is being taken back");
+        tree.told_is_taken(true);
+        assert!(!tree.may_keep_listing(Ino(7), at(18)));
+        assert!(tree.remaining(Ino(7), at(18)) > Duration::ZERO, "it is promised still");
+        tree.follow(1, at(18));
+        assert!(tree.may_keep_listing(Ino(7), at(18)));
     }
 
     /// A listing that is promised stays as it is for long, and was told again with each reading.

@@ -45,9 +45,13 @@ impl Tree {
             Some(gone) => self.install_changed(directory, entries, gone, when),
             None => self.install_listing(directory, entries, when),
         };
+        // A name that is changed here was not taken from the page. When the change is settled, the
+        // commit before it is the one behind which all names are known.
+        let hides = self.names_in(directory.ino).any(|(_, entry)| entry.pending > 0);
         let session = self.session.number();
         if is_taken && let Some(node) = self.nodes.get_mut(&directory.ino) {
-            node.listed = session.map(|session| (session, commit));
+            let before = node.listed.filter(|(of, _)| Some(*of) == session);
+            node.listed = if hides { before } else { session.map(|session| (session, commit)) };
         }
         is_taken
     }
@@ -151,11 +155,12 @@ impl Tree {
         true
     }
 
-    /// True if the server tells when the known listing of `directory` changes.
-    pub(in crate::host) fn is_listing_promised(&self, directory: Ino, now: Time) -> bool {
+    /// True if the kernel may keep the known listing of `directory`: the server tells when it
+    /// changes, and it is taken back before the lease ends. The kernel keeps it for any time.
+    pub(in crate::host) fn may_keep_listing(&self, directory: Ino, now: Time) -> bool {
         let listing = self.nodes.get(&directory).map(|node| (node.pending, node.listing));
         let Some((0, Listing::Complete(Some(checked)))) = listing else { return false };
-        self.covers(directory, checked, now)
+        self.is_kept(directory, checked, now)
     }
 
     /// True if `directory` lists these names, in byte order, as far as is known.

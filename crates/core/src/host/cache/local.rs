@@ -1,7 +1,7 @@
 //! The effect of this host's own changes on its view of the tree, before the server has them.
 
 use super::as_of::{AsOf, When};
-use super::tree::{Listing, NameEntry, NodeEntry, Tree};
+use super::tree::{Length, Listing, NameEntry, NodeEntry, Tree};
 use crate::namespace::mode_after_write;
 use crate::nouns::{
     Attr, Ino, Kind, Name, NewNode, Record, RenameMode, SetAttr, Time, Timestamp, Touched, Version,
@@ -17,6 +17,8 @@ pub(super) struct Unsettled {
     pub(super) pending: u32,
     /// How long they made it.
     pub(super) size: Option<u64>,
+    /// Whether that is known.
+    pub(super) length: Length,
 }
 
 impl Unsettled {
@@ -95,9 +97,12 @@ impl Tree {
             Record::RemoveXattr { ino, name } => {
                 self.change_xattr(*ino, time, name, None);
             }
-            Record::Clone { ino, from, .. } => {
-                if let Some(&Attr { size, allocated, .. }) = self.peek(*from) {
-                    self.data_changed(*ino, size, allocated, time);
+            Record::Clone { ino, from, version, .. } => {
+                match self.peek(*from).filter(|source| source.data_version == *version) {
+                    Some(&Attr { size, allocated, .. }) => {
+                        self.data_changed(*ino, size, allocated, time);
+                    }
+                    None => self.lose_length(*ino, Length::AsOutcomeSays),
                 }
             }
             Record::Store(_) | Record::Release { .. } => {}
@@ -178,7 +183,7 @@ impl Tree {
         match self.node_mut(ino) {
             Some(node) => {
                 node.attr.size = size;
-                node.is_size_lost = false;
+                node.length = Length::Known;
                 node.attr.allocated = allocated.min(size.next_multiple_of(4096));
                 node.attr.mtime = time;
                 node.attr.ctime = time;
@@ -189,7 +194,8 @@ impl Tree {
 
     /// Notes that `ino`, of which nothing else is known, was made `size` long here.
     fn note_unknown(&mut self, ino: Ino, size: u64) {
-        self.unknown.entry(ino).or_default().size = Some(size);
+        let unsettled = self.unknown.entry(ino).or_default();
+        (unsettled.size, unsettled.length) = (Some(size), Length::Known);
     }
 
     /// Notes the size at which an earlier life left `ino`, unless the index knows the inode.
@@ -278,8 +284,23 @@ impl Tree {
     /// The server has refused data of `ino`. Until the server is asked, the size of the file there
     /// is not known.
     pub(crate) fn lose_size(&mut self, ino: Ino) {
-        if let Some(node) = self.node_mut(ino) {
-            node.is_size_lost = true;
+        if self.nodes.contains_key(&ino) {
+            self.lose_length(ino, Length::AsServerSays);
+        }
+    }
+
+    /// A copy by the server is on its way again. Of what the index does not know, it did not know
+    /// how long that would be.
+    pub(in crate::host) fn clone_goes_on(&mut self, ino: Ino) {
+        if !self.nodes.contains_key(&ino) {
+            self.lose_length(ino, Length::AsOutcomeSays);
+        }
+    }
+
+    fn lose_length(&mut self, ino: Ino, until: Length) {
+        match self.node_mut(ino) {
+            Some(node) => node.length = until,
+            None => self.unknown.entry(ino).or_default().length = until,
         }
     }
 
@@ -413,7 +434,7 @@ fn new_node(ino: Ino, node: &NewNode, mode: u32, uid: u32, gid: u32, time: Times
         place: None,
         is_orphan: false,
         is_named_again: false,
-        is_size_lost: false,
+        length: Length::Known,
         outcome: None,
         told: None,
         said: Version::default(),

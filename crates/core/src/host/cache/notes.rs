@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::tree::{Listing, NameEntry, NodeEntry, Tree};
+use super::tree::{Length, Listing, NameEntry, NodeEntry, Tree};
 use super::xattrs::Xattrs;
 use crate::nouns::{Attr, Ino, Name, Version};
 use crate::wire::History;
@@ -95,7 +95,7 @@ impl Tree {
             (key, meaning)
         };
         // A note has no word for a size that is lost, and the next process would believe it.
-        let is_known = |node: &&NodeEntry| !node.is_size_lost;
+        let is_known = |node: &&NodeEntry| node.length == Length::Known;
         let node = |ino: &Ino| (*ino, self.nodes.get(ino).filter(is_known).map(note));
         let notes = TreeNotes {
             nodes: unnoted.nodes.iter().map(node).collect(),
@@ -134,7 +134,7 @@ impl Tree {
             place: note.place,
             is_orphan: false,
             is_named_again: false,
-            is_size_lost: false,
+            length: unsettled.length,
             outcome: None,
             told: None,
             said: Version::default(),

@@ -339,6 +339,16 @@ fn what_moved_on_the_server_is_told_and_what_moved_here_is_not() {
 }
 
 #[test]
+fn a_change_of_what_is_forgotten_is_pending() {
+    let (mut tree, ino) = (tree(), Ino(99));
+    let touched = Touched { inodes: vec![ino], names: Vec::new() };
+    tree.mark_all(&touched);
+    assert!(tree.peek(ino).is_none() && tree.is_pending(ino));
+    tree.cancel(&touched);
+    assert!(!tree.is_pending(ino));
+}
+
+#[test]
 fn only_what_is_stale_and_settled_is_dropped() {
     let mut tree = Tree::new(2);
     tree.set_poll(Duration::from_secs(1));
@@ -467,6 +477,9 @@ fn a_listing_goes_on_with_what_changed() {
     let expected = [("b", 6), ("c", 7), ("mine", 9)].map(|(text, ino)| (name(text), Ino(ino)));
     assert_eq!(tree.listing(Ino::ROOT, at(6)), Known::Fresh(expected.to_vec()));
     assert_eq!(tree.name(Ino::ROOT, &name("b"), at(6)), Known::Fresh(Some(Ino(6))));
+    assert_eq!(tree.listed_through(Ino::ROOT), Some(40), "a name was not taken");
+    tree.settle(&touched(&create(9, "mine", NewNode::File)), &tree.as_of(None, [at(6); 2]));
+    assert!(tree.install_page(page(3, Vec::new(), 45, gone()), at(6)));
     assert_eq!(tree.listed_through(Ino::ROOT), Some(45));
     tree.forget(Ino(6), at(7));
     assert_eq!(tree.listing(Ino::ROOT, at(7)), Known::Unknown);

@@ -42,8 +42,8 @@ pub(super) struct NodeEntry {
     pub(super) is_orphan: bool,
     /// The server says that it has a name again.
     pub(super) is_named_again: bool,
-    /// The server has refused data of this host: how long the file is there is not known.
-    pub(super) is_size_lost: bool,
+    /// Whether the size is known.
+    pub(super) length: Length,
     /// When an outcome last said what it is.
     pub(super) outcome: Option<Time>,
     /// The listing of the first of these times was told whole, with what it names, and may be used
@@ -57,6 +57,18 @@ pub(super) struct NodeEntry {
     /// All names were told in this session, as of this commit of the server. Those that it told of
     /// later are newer.
     pub(super) listed: Option<(u64, u64)>,
+}
+
+/// Whether it is known how long a file is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Length {
+    #[default]
+    Known,
+    /// The server has refused data of this host, and says how long the file is there.
+    AsServerSays,
+    /// It gets the data of another file, of which an earlier life of this host knew more. Only the
+    /// outcome says how long it is.
+    AsOutcomeSays,
 }
 
 /// A part of a path.
@@ -141,7 +153,7 @@ impl NodeEntry {
         self.attr.data_version = said.data_version;
         self.attr.size = said.size;
         self.attr.allocated = said.allocated;
-        self.is_size_lost = false;
+        self.length = Length::Known;
     }
 
     /// The server says what an inode is that may have lost its last name. A restored volume has its
@@ -188,7 +200,7 @@ impl Tree {
     /// Attributes of `ino`.
     pub fn attr(&self, ino: Ino, now: Time) -> Known<Attr> {
         match self.nodes.get(&ino) {
-            Some(node) if node.is_size_lost => Known::Unknown,
+            Some(node) if node.length != Length::Known => Known::Unknown,
             Some(node) => self.judge(node.attr, ino, (node.pending, node.checked), now),
             None => Known::Unknown,
         }
@@ -201,12 +213,13 @@ impl Tree {
 
     /// True if `ino` is known but for its size, because the server has refused data of the file.
     pub fn is_size_lost(&self, ino: Ino) -> bool {
-        self.nodes.get(&ino).is_some_and(|node| node.is_size_lost)
+        self.nodes.get(&ino).is_some_and(|node| node.length != Length::Known)
     }
 
-    /// True if changes of `ino` are not settled.
+    /// True if changes of `ino` are not settled, whether its attributes are known or not.
     pub fn is_pending(&self, ino: Ino) -> bool {
-        self.nodes.get(&ino).is_some_and(|node| node.pending > 0)
+        let unknown = || self.unknown.get(&ino).map(|unsettled| unsettled.pending);
+        self.nodes.get(&ino).map(|node| node.pending).or_else(unknown).is_some_and(|n| n > 0)
     }
 
     /// True if the last name of `ino` was removed here, and the server has confirmed that it
@@ -292,7 +305,8 @@ impl Tree {
         let checked = Some(when.of(ino));
         let is_news = self.nodes.get(&ino).is_none_or(|known| {
             let learns_target = known.target.is_none() && node.target.is_some();
-            let is_other = known.attr != node.attr || known.is_size_lost || learns_target;
+            let is_known = known.length == Length::Known;
+            let is_other = known.attr != node.attr || !is_known || learns_target;
             known.pending == 0 && is_other
         });
         if is_news {
@@ -303,7 +317,7 @@ impl Tree {
             Some(known) if known.pending > 0 => {
                 known.said = known.said.max(node.attr.change);
                 self.listed_anew.extend(known.may_be_back(&node.attr));
-                if known.is_size_lost {
+                if known.length == Length::AsServerSays {
                     known.follow_data(&node.attr);
                     self.unnoted.nodes.insert(ino);
                 }
@@ -313,7 +327,7 @@ impl Tree {
                     xattrs.is_old |= known.attr.change != node.attr.change;
                 }
                 self.listed_anew.extend(known.may_be_back(&node.attr));
-                known.is_size_lost = false;
+                known.length = Length::Known;
                 known.attr = node.attr;
                 known.checked = checked;
                 known.target = node.target.or(known.target.take());
@@ -331,7 +345,7 @@ impl Tree {
                     place: None,
                     is_orphan: false,
                     is_named_again: false,
-                    is_size_lost: false,
+                    length: unsettled.length,
                     outcome: None,
                     told: None,
                     said: Version::default(),

@@ -103,7 +103,7 @@ impl Host {
         let Change::Data(data) = &logged.change else { return Some(logged) };
         let ino = data.ino;
         let later = self.unsealed_data(ino);
-        if later.is_some() {
+        if self.files.get(&ino).is_some_and(FileData::has_dirty) {
             // One unsettled change stands for everything that is not sealed.
             self.tree.cancel(&logged.change.touched());
         }

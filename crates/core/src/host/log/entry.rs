@@ -204,6 +204,14 @@ impl Entry {
         }
     }
 
+    /// The file whose data another one gets: that one's size depends on it.
+    pub fn source(&self) -> Option<Ino> {
+        match self.change().map(|logged| &logged.change) {
+            Some(Change::Record(Record::Clone { from, .. })) => Some(*from),
+            _ => None,
+        }
+    }
+
     /// The data that it is about, if it changes a container.
     pub fn place(&self) -> Option<&WritePlace> {
         match self {

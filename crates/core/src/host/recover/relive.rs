@@ -35,6 +35,7 @@ pub(in crate::host) fn needs(entries: &[Entry], noted: usize) -> Needs {
         needs.names.extend(touched.names);
     }
     needs.inodes.extend(after.iter().filter_map(Entry::file));
+    needs.inodes.extend(after.iter().filter_map(Entry::source));
     needs
 }
 
@@ -185,6 +186,7 @@ impl Host {
                 if let Some(file) = self.file(*ino) {
                     file.cloned(logged.seq, file.container());
                 }
+                self.tree.clone_goes_on(*ino);
             }
             Change::Record(_) => {}
         }

@@ -125,6 +125,53 @@ fn a_copy_by_the_server_is_on_its_way_in_the_next_life_too() {
     }
 }
 
+/// The file was empty in the next life. What was written to it then covered the server's copy with
+/// zeros.
+#[test]
+fn a_copy_by_the_server_is_as_long_as_its_source_in_the_next_life_too() {
+    let node = |ino, size, counter| {
+        let (change, data_version) = (version(counter), version(counter));
+        let attr = Attr { size, change, data_version, ..attr(ino, Kind::File, counter) };
+        Node { attr, target: None }
+    };
+    let clone = Record::Clone {
+        ino: Ino(7),
+        base: crate::nouns::Base::Version(version(3)),
+        from: Ino(8),
+        version: version(5),
+    };
+    let mut before = core();
+    before.tree.install_node(node(7, 0, 3), Time::default());
+    let clone = before.draft_change(clone, Caller::default(), Timestamp::default());
+    assert!(needs(std::slice::from_ref(&clone), 0).inodes.contains(&Ino(8)));
+    let next = |source: Option<Node>, is_noted: bool| {
+        let mut next = core();
+        let target = Some(node(7, 0, 3)).filter(|_| !is_noted);
+        for node in target.into_iter().chain(source) {
+            next.tree.install_node(node, Time::default());
+        }
+        let noted = usize::from(is_noted);
+        next.take_in_log(vec![clone.clone()], noted, &BTreeMap::new(), Time::default());
+        // The server does not have the copy yet.
+        next.tree.install_node(node(7, 0, 3), Time::default());
+        next
+    };
+    let size = |core: &Host| match core.tree.attr(Ino(7), Time::default()) {
+        Known::Fresh(attr) | Known::Stale(attr) => Some(attr.size),
+        Known::Unknown => None,
+    };
+    assert_eq!(size(&next(Some(node(8, 300, 5)), false)), Some(300));
+    let unsure =
+        [(None, false), (Some(node(8, 200, 4)), false), (None, true)].map(|(source, is_noted)| {
+            let mut core = next(source, is_noted);
+            assert_eq!(size(&core), None, "how long it is was not noted");
+            let copied = Outcome::Done { touched: vec![node(7, 300, 6).attr] };
+            settle(&mut core, 1, &copied);
+            size(&core)
+        });
+    assert_eq!(unsure, [Some(300); 3]);
+}
+
 /// A host that lost power knew nothing of a file but what its log said, and heard of a later
 /// version before the outcome of its store. The data stayed at the version of the store, which the
 /// server had no more: reads failed for ever.
