@@ -24,7 +24,8 @@ const ARROWS: &[(&str, &[&str], &[&str])] = &[
     ("segue-bed", &["segue-fuse"], &[]),
     // The store is measured below any mount, so bench speaks to a server itself.
     ("segue-bench", &["segue-bed", "segue-core", "segue-fuse", "segue-rpc"], &[]),
-    ("segue", &["segue-client", "segue-server"], &["segue-bed", "segue-conformance"]),
+    // One checker of histories serves the simulator and real mounts.
+    ("segue", &["segue-client", "segue-server"], &["segue-bed", "segue-conformance", "segue-sim"]),
 ];
 
 #[test]

@@ -13,6 +13,7 @@ mod apps;
 mod check;
 mod client;
 mod disk;
+pub mod history;
 mod model;
 pub mod path;
 mod plan;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use super::{Peer, Stage};
 use crate::segue::{SegueMount, SegueServer};
-use crate::{Error, FuseUring, Result, run};
+use crate::{Doing as _, Error, FuseUring, Result};
 
 const VOLUME: &str = "home";
 
@@ -62,9 +62,11 @@ impl Peer for Segue {
     fn pending(&mut self) -> Result<Option<u64>> {
         let Some(mounted) = &self.mounted else { return Ok(None) };
         let mut command = self.stage.client.command("segue");
-        let said = run(command.args(["status", "--json"]).arg(mounted.path()))?;
-        let status: serde_json::Value = serde_json::from_str(&said)
-            .map_err(|error| Error::Wrong(format!("segue status: {error}: {said}")))?;
+        // Its exit code tells of a host without a link.
+        let said = command.args(["status", "--json"]).arg(mounted.path()).output();
+        let said = said.doing("segue status")?;
+        let status: serde_json::Value = serde_json::from_slice(&said.stdout)
+            .map_err(|error| Error::Wrong(format!("segue status: {error}: {said:?}")))?;
         Ok(status.pointer("/mounts/0/log_records").and_then(serde_json::Value::as_u64))
     }
 }

@@ -10,7 +10,7 @@ use super::convert::{attributes, empty, errno, ino, name, open_mode, outcome, si
 use super::directory::Reader;
 use super::waiting::{Asked, Kind};
 use super::{Front, directory, files, names};
-use crate::mount::{Shared, Written};
+use crate::mount::{Part, Shared, Written};
 
 impl FileSystem for Front {
     fn call(&self, request: Request<'_>, reply: Reply) {
@@ -154,11 +154,13 @@ impl Front {
                 let work = files::create(mount, creation, mode, self.callers.resolve(request));
                 self.answer(asked, reply, work);
             }
-            Call::Read { handle, offset, size, .. } => {
+            Call::Read { handle, offset, size, flags } => {
+                let is_direct = flags.cast_signed() & libc::O_DIRECT != 0;
+                let part = Part { offset, len: size, is_direct };
                 let asked = Asked::new(request, Kind::Read);
                 let pid = request.header.pid;
                 self.answer(asked, reply, async move {
-                    outcome(mount.read(handle, offset, size, pid).await, Answer::Data)
+                    outcome(mount.read(handle, part, pid).await, Answer::Data)
                 });
             }
             Call::Write { handle, offset, data, flags, from_cache, kill_suidgid } => {

@@ -22,6 +22,7 @@ use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 
+use super::asked_again::AskedAgain;
 use super::{TAKEN_IN, Told};
 use crate::host::SharedHost;
 
@@ -47,6 +48,7 @@ pub(crate) struct KernelCache {
     /// Read while an answer is made and given.
     answering: RwLock<()>,
     pub(crate) told: Told,
+    asked_again: Arc<AskedAgain>,
     /// So often it has asked for something.
     pub(crate) requests: AtomicU64,
 }
@@ -57,6 +59,7 @@ pub(crate) struct KernelCacheThreads {
     names: Worker<(Ino, Name)>,
     notifier: Arc<OnceLock<Notifier>>,
     host: Arc<SharedHost>,
+    asked_again: Arc<AskedAgain>,
 }
 
 /// What a thread is to do, and how far it is.
@@ -122,9 +125,11 @@ impl KernelCache {
             host: Arc::clone(host),
             answering: RwLock::new(()),
             told: Told::default(),
+            asked_again: Arc::default(),
             requests: AtomicU64::new(0),
         };
-        (cache, KernelCacheThreads { data, names, notifier, host: Arc::clone(host) })
+        let (host, asked_again) = (Arc::clone(host), Arc::clone(&cache.asked_again));
+        (cache, KernelCacheThreads { data, names, notifier, host, asked_again })
     }
 
     /// The way to tell, once there is a session.
@@ -132,9 +137,17 @@ impl KernelCache {
         self.notifier.get()
     }
 
-    /// Has pages and attributes of `ino` dropped.
+    /// Has pages and attributes of `ino` dropped; the attributes at once, because a page that the
+    /// kernel asked for before does not tell it where the file ends.
     pub(crate) fn forget_data(&self, ino: Ino) {
+        self.forget_attributes(ino);
         self.data.give(ino);
+    }
+
+    /// The kernel asks for a page of `ino`, which is `size` long, until this is dropped.
+    pub(crate) fn asks(&self, ino: Ino, size: u64) -> PageAsked {
+        let (believed, is_again) = self.asked_again.begins(ino, size);
+        PageAsked { ino, believed, is_again, asked_again: Arc::clone(&self.asked_again) }
     }
 
     /// Has the kernel forget the listing of `directory`, if it may have that. Nobody waits: what is
@@ -328,13 +341,41 @@ impl KernelCache {
     }
 }
 
+/// The kernel asks for a page of this file.
+pub(crate) struct PageAsked {
+    ino: Ino,
+    /// The kernel may believe that the file is so long.
+    pub(crate) believed: u64,
+    is_again: bool,
+    asked_again: Arc<AskedAgain>,
+}
+
+impl PageAsked {
+    /// The kernel is to ask again: the file is only `size` long.
+    pub(crate) fn refuse(mut self, size: u64) {
+        self.is_again = false;
+        self.asked_again.refused(self.ino, size);
+    }
+}
+
+impl Drop for PageAsked {
+    fn drop(&mut self) {
+        if self.is_again {
+            self.asked_again.ends(self.ino);
+        }
+    }
+}
+
 impl KernelCacheThreads {
     /// Starts them; they end with the last `KernelCache`.
     pub(crate) fn start(self, notifier: Notifier) -> std::io::Result<()> {
-        let KernelCacheThreads { data, names, notifier: shared, host } = self;
+        let KernelCacheThreads { data, names, notifier: shared, host, asked_again } = self;
         shared.get_or_init(|| notifier.clone());
         let (kernel, of_data) = (notifier.clone(), Arc::clone(&host));
-        data.start("forget-data", move |ino| forget_data(&of_data, &kernel, ino))?;
+        data.start("forget-data", move |ino| {
+            asked_again.wait(ino);
+            forget_data(&of_data, &kernel, ino);
+        })?;
         names.start("forget-names", move |(parent, name): (Ino, Name)| {
             let bytes = OsStr::from_bytes(name.as_bytes());
             for node in known(&host, parent) {

@@ -1,5 +1,6 @@
 //! The kernel's view of the mount: its caches, and the containers that it reads by itself.
 
+mod asked_again;
 pub(crate) mod cache;
 pub(crate) mod through;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use segue_core::host::cache::Nodes;
+use segue_core::host::cache::{Nodes, Way};
 use segue_core::host::call::{By, Call, EditCall, NewHandle, OpenCall, OpenFile, OpenHandle, What};
 use segue_core::nouns::{Attr, Caller, Ino};
 use segue_core::refusal::Refusal;
@@ -20,6 +20,9 @@ pub(crate) struct Opened {
     /// What the kernel reads it from, unless it is cached.
     pub(crate) backing: Option<BackingId>,
 }
+
+/// The kernel's page.
+const PAGE: u32 = 4096;
 
 /// How a file is opened.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +43,15 @@ pub(crate) struct SizeChange {
     pub(crate) open: bool,
     /// By somebody who may not keep set-id bits.
     pub(crate) kills_set_ids: bool,
+}
+
+/// Bytes to read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub(crate) offset: u64,
+    pub(crate) len: u32,
+    /// Not for the page cache.
+    pub(crate) is_direct: bool,
 }
 
 /// Bytes to write.
@@ -114,15 +126,26 @@ impl Mount {
     pub(crate) async fn read(
         self: &Arc<Self>,
         handle: u64,
-        offset: u64,
-        len: u32,
+        Part { offset, len, is_direct }: Part,
         pid: u32,
     ) -> Result<Vec<u8>, Refusal> {
-        let ino = self.handle(handle)?.ino;
+        let OpenFile { ino, way, .. } = self.handle(handle)?;
         let wanted = offset..offset.saturating_add(u64::from(len));
-        let mut is_first = true;
+        // Of several pages, which the kernel reads ahead. The error of a single one may be told to
+        // the program.
+        let are_pages = way == Way::Cached && !is_direct && len > PAGE;
+        let (mut is_first, mut pages) = (true, None);
         loop {
             let here = self.host.lock().here(ino, &wanted, self.shell.fetcher.fetches.window())?;
+            if are_pages {
+                let asked = pages.take().unwrap_or_else(|| self.kernel.cache.asks(ino, here.size));
+                if here.size < asked.believed.min(wanted.end) {
+                    // What is missing would be filled up with zeros.
+                    asked.refuse(here.size);
+                    return Err(Refusal::Changed);
+                }
+                pages = Some(asked);
+            }
             if let Some(ahead) = here.ahead {
                 self.shell.fetcher.fetch_ahead(ino, ahead);
             }

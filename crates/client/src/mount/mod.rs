@@ -48,7 +48,7 @@ use crate::wakes::Wakes;
 use crate::write_back::WriteBack;
 
 pub(crate) use changes::Creation;
-pub(crate) use data::{OpenMode, Opened, SizeChange, Written};
+pub(crate) use data::{OpenMode, Opened, Part, SizeChange, Written};
 pub(crate) use directories::DirectoryHandle;
 pub(crate) use holes::{Allocation, Sight};
 pub use start::{MountPlan, Ready, mount};

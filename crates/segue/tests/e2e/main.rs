@@ -60,6 +60,7 @@ mod remount;
 mod replaced;
 mod rsync;
 mod sample;
+mod saves;
 mod server_disk;
 mod space;
 mod sqlite;
