@@ -276,7 +276,7 @@ fn status_without_mounts_is_not_an_error() {
     assert_eq!(user.run(&["log", "--json"]).json(), serde_json::json!({ "records": [] }));
     let synced = user.run(&["sync", "--json"]).json();
     let nothing = serde_json::json!({
-        "ok": true, "pending_records": 0, "pending_bytes": 0, "unmounted": [],
+        "ok": true, "pending_records": 0, "pending_bytes": 0, "refused": 0, "unmounted": [],
     });
     assert_eq!(synced, nothing);
 }
