@@ -10,7 +10,7 @@ use segue_bed::segue::SegueMount;
 
 use crate::space::Tmpfs;
 use crate::tree::noise;
-use crate::world::{CLOSE, World, arg, errno, eventually, json, save, segue};
+use crate::world::{CLOSE, World, arg, errno, eventually, json, save, segue, settle};
 
 const MB: usize = 1 << 20;
 const ENOSPC: Option<i32> = Some(Errno::NOSPC.raw_os_error());
@@ -83,7 +83,7 @@ fn a_full_server_gets_empty_again() {
     assert_eq!(refused(&world, &mount), 0, "each was told to its close");
     for round in 0..2 {
         thin_out(&mount, &mut files, 2);
-        mount.sync().unwrap();
+        settle(&world.a, &mount);
         for number in 0..5 {
             let (name, content) =
                 (format!("g{round}-{number}"), noise(600 + round * 10 + number, 4 * MB));
@@ -92,7 +92,7 @@ fn a_full_server_gets_empty_again() {
             files.insert(name, content);
         }
     }
-    mount.sync().unwrap();
+    settle(&world.a, &mount);
     check_files(&world.mount(&world.b), &files);
     check_clean(&world);
 }
@@ -154,7 +154,7 @@ fn a_server_is_killed_while_its_full_disk_gets_empty() {
     for round in 0..3 {
         disk.leave(24 << 20);
         thin_out(&mount, &mut files, 3);
-        mount.sync().unwrap();
+        settle(&world.a, &mount);
         let before = pack_files(world.server.data());
         eventually("packs are written or removed", || pack_files(world.server.data()) != before);
         world.server.kill9().unwrap();
@@ -171,7 +171,7 @@ fn a_server_is_killed_while_its_full_disk_gets_empty() {
             files.insert(name, content);
         }
     }
-    mount.sync().unwrap();
+    settle(&world.a, &mount);
     check_files(&world.mount(&world.b), &files);
     check_clean(&world);
 }
