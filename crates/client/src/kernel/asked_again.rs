@@ -6,7 +6,6 @@
 //! file is forgotten.
 
 use std::collections::BTreeMap;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use segue_core::nouns::Ino;
@@ -17,8 +16,6 @@ use crate::rank::Ranked;
 const SOON: Duration = Duration::from_millis(10);
 /// The answer takes no longer, unless the new data are to be fetched.
 const LONGEST: Duration = Duration::from_secs(1);
-/// So often it is looked whether a page has its answer.
-const LOOK: Duration = Duration::from_millis(1);
 /// Files of which it is known how long they were. If there are more, all are forgotten.
 const FILES_MAX: usize = 4096;
 
@@ -41,9 +38,9 @@ impl Default for AskedAgain {
 }
 
 impl AskedAgain {
-    /// The kernel asks for a page of `ino`, which is `size` long. Returns how long it may believe
-    /// that the file is, and whether it asks again.
-    pub(super) fn begins(&self, ino: Ino, size: u64) -> (u64, bool) {
+    /// At `now` the kernel asks for a page of `ino`, which is `size` long. Returns how long it may
+    /// believe that the file is, and whether it asks again.
+    pub(super) fn begins(&self, ino: Ino, size: u64, now: Instant) -> (u64, bool) {
         let mut beliefs = self.0.lock();
         if beliefs.sizes.len() >= FILES_MAX {
             beliefs.sizes.clear();
@@ -52,14 +49,13 @@ impl AskedAgain {
         *believed = size.max(*believed);
         let believed = *believed;
         let until = beliefs.until.get_mut(&ino);
-        (believed, until.map(|end| *end = Instant::now() + LONGEST).is_some())
+        (believed, until.map(|end| *end = now + LONGEST).is_some())
     }
 
     /// The page is refused: the kernel is going to ask for it again, and learns that the file is
     /// `size` long.
-    pub(super) fn refused(&self, ino: Ino, size: u64) {
+    pub(super) fn refused(&self, ino: Ino, size: u64, now: Instant) {
         let mut beliefs = self.0.lock();
-        let now = Instant::now();
         beliefs.sizes.insert(ino, size);
         beliefs.until.retain(|_, end| *end > now);
         beliefs.until.insert(ino, now + SOON);
@@ -70,12 +66,9 @@ impl AskedAgain {
         self.0.lock().until.remove(&ino);
     }
 
-    /// Returns when something of `ino` may be forgotten.
-    pub(super) fn wait(&self, ino: Ino) {
-        let now = Instant::now;
-        while self.0.lock().until.get(&ino).is_some_and(|end| *end > now()) {
-            thread::sleep(LOOK);
-        }
+    /// True if nothing of `ino` is to be forgotten yet.
+    pub(super) fn is_awaited(&self, ino: Ino, now: Instant) -> bool {
+        self.0.lock().until.get(&ino).is_some_and(|end| *end > now)
     }
 }
 
@@ -87,31 +80,23 @@ mod tests {
 
     #[test]
     fn the_kernel_may_believe_what_was_the_longest() {
-        let again = AskedAgain::default();
-        let sizes = [100, 300, 200].map(|size| again.begins(INO, size).0);
+        let (again, now) = (AskedAgain::default(), Instant::now());
+        let sizes = [100, 300, 200].map(|size| again.begins(INO, size, now).0);
         assert_eq!(sizes, [100, 300, 300]);
-        again.refused(INO, 200);
-        assert_eq!(again.begins(INO, 200), (200, true));
-        assert_eq!(again.begins(Ino(8), 10), (10, false));
+        again.refused(INO, 200, now);
+        assert_eq!(again.begins(INO, 200, now), (200, true));
+        assert_eq!(again.begins(Ino(8), 10, now), (10, false));
     }
 
     #[test]
     fn a_file_is_left_alone_until_the_page_has_its_answer() {
-        let again = AskedAgain::default();
-        again.wait(INO);
-        again.refused(INO, 1);
-        assert!(again.begins(INO, 1).1);
-        let (begun, answered) = (Instant::now(), Duration::from_millis(30));
-        thread::scope(|scope| {
-            scope.spawn(|| {
-                thread::sleep(answered);
-                again.ends(INO);
-            });
-            again.wait(INO);
-        });
-        assert!(begun.elapsed() >= answered);
-        again.refused(INO, 1);
-        again.wait(INO);
-        assert!(again.0.lock().until[&INO] <= Instant::now(), "nobody asked");
+        let (again, now) = (AskedAgain::default(), Instant::now());
+        assert!(!again.is_awaited(INO, now));
+        again.refused(INO, 1, now);
+        assert!(again.is_awaited(INO, now) && !again.is_awaited(INO, now + SOON), "nobody asked");
+        assert!(again.begins(INO, 1, now).1);
+        assert!(again.is_awaited(INO, now + SOON) && !again.is_awaited(INO, now + LONGEST));
+        again.ends(INO);
+        assert!(!again.is_awaited(INO, now));
     }
 }

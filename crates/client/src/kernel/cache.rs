@@ -146,7 +146,7 @@ impl KernelCache {
 
     /// The kernel asks for a page of `ino`, which is `size` long, until this is dropped.
     pub(crate) fn asks(&self, ino: Ino, size: u64) -> PageAsked {
-        let (believed, is_again) = self.asked_again.begins(ino, size);
+        let (believed, is_again) = self.asked_again.begins(ino, size, Instant::now());
         PageAsked { ino, believed, is_again, asked_again: Arc::clone(&self.asked_again) }
     }
 
@@ -354,7 +354,7 @@ impl PageAsked {
     /// The kernel is to ask again: the file is only `size` long.
     pub(crate) fn refuse(mut self, size: u64) {
         self.is_again = false;
-        self.asked_again.refused(self.ino, size);
+        self.asked_again.refused(self.ino, size, Instant::now());
     }
 }
 
@@ -373,7 +373,9 @@ impl KernelCacheThreads {
         shared.get_or_init(|| notifier.clone());
         let (kernel, of_data) = (notifier.clone(), Arc::clone(&host));
         data.start("forget-data", move |ino| {
-            asked_again.wait(ino);
+            while asked_again.is_awaited(ino, Instant::now()) {
+                thread::sleep(LOOK);
+            }
             forget_data(&of_data, &kernel, ino);
         })?;
         names.start("forget-names", move |(parent, name): (Ino, Name)| {

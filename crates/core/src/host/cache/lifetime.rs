@@ -69,7 +69,8 @@ impl Tree {
         outlives.unwrap_or(holds.min(self.longest))
     }
 
-    /// True if that is taken back when it may not be used any more.
+    /// True if what was asked for at `checked`, which depends on `ino`, is taken back from the
+    /// kernel before the lease ends.
     pub(super) fn is_kept(&self, ino: Ino, checked: Time, now: Time) -> bool {
         self.left(ino, checked, now) == LONG
     }

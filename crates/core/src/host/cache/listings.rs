@@ -45,13 +45,14 @@ impl Tree {
             Some(gone) => self.install_changed(directory, entries, gone, when),
             None => self.install_listing(directory, entries, when),
         };
-        // A name that is changed here was not taken from the page. When the change is settled, the
-        // commit before it is the one behind which all names are known.
-        let hides = self.names_in(directory.ino).any(|(_, entry)| entry.pending > 0);
+        // What the page says of a name with a pending change was not taken in. So the next question
+        // asks for all names that changed since the earlier commit.
+        let is_partial = self.names_in(directory.ino).any(|(_, entry)| entry.pending > 0);
         let session = self.session.number();
         if is_taken && let Some(node) = self.nodes.get_mut(&directory.ino) {
             let before = node.listed.filter(|(of, _)| Some(*of) == session);
-            node.listed = if hides { before } else { session.map(|session| (session, commit)) };
+            node.listed =
+                if is_partial { before } else { session.map(|session| (session, commit)) };
         }
         is_taken
     }

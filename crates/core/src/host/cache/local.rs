@@ -289,8 +289,8 @@ impl Tree {
         }
     }
 
-    /// A copy by the server is on its way again. Of what the index does not know, it did not know
-    /// how long that would be.
+    /// A copy by the server into `ino` is pending again. If the index has no attributes of `ino`,
+    /// only the outcome says how long it is.
     pub(in crate::host) fn clone_goes_on(&mut self, ino: Ino) {
         if !self.nodes.contains_key(&ino) {
             self.lose_length(ino, Length::AsOutcomeSays);
