@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use quinn::congestion::{ControllerFactory, CubicConfig};
+use quinn::congestion::{BbrConfig, ControllerFactory, CubicConfig};
 use segue_core::sched::Discipline;
 
 use crate::congestion;
@@ -24,6 +24,8 @@ pub enum Control {
     Law,
     /// Cubic [RFC 9438], as most of the Internet has it: for experiments.
     Cubic,
+    /// BBR version 1, as QUIC's library has it: for experiments.
+    Bbr,
 }
 
 impl Control {
@@ -31,6 +33,7 @@ impl Control {
         match self {
             Control::Law => Arc::new(congestion::Factory),
             Control::Cubic => Arc::new(CubicConfig::default()),
+            Control::Bbr => Arc::new(BbrConfig::default()),
         }
     }
 }

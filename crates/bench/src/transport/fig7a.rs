@@ -76,7 +76,7 @@ pub(super) fn run(effort: &Effort, out: &Path, context: Context) -> Result<Strin
     let trace = Trace::parse(TRACE)?.scaled(effort.scale);
     let mut run = Run::create(out, "mfs-fig7a", context, effort.scale)?;
     for repeat in 1..=effort.repeats {
-        for variant in Variant::ALL {
+        for variant in [Variant::Segue, Variant::CubicUniform] {
             for direction in [Direction::Up, Direction::Down] {
                 let figures = measure(variant, direction, &trace, effort.limit);
                 run.add(Bulk::new(variant, direction), repeat, figures)?;

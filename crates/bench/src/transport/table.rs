@@ -84,9 +84,10 @@ const ABOUT: &str = "\
     of 100 bytes with its answer, one in flight, every 50 ms or more, two packets' time at least; \
     the bulk is PUTs (STORE-DATA), FETCHes (FETCH), or both, over the same connection: one message \
     after the other, each a quarter of a second of the link but at least 64 KB, four under way. \
-    cubic-uniform: the same messages, without classes, under QUIC's own Cubic. sshfs \
-    and rclone: the names and attributes of ten files, once a second, in a directory that was \
-    never listed before, while a file is copied in; ≥: the copy was over before the last answer. \
+    cubic-uniform and bbr-uniform: the same messages, without classes, under Cubic or BBR of the \
+    QUIC library. sshfs and rclone: the names and attributes of ten files, once a second, in a \
+    directory that was never listed before, while a file is copied in; ≥: the copy was over \
+    before the last answer. \
     Idle: the median without bulk. Target for p99: the link's round trip, two packets of 1,472 \
     bytes, 20 ms; late: the share that took longer. Up and down: the bulk's own bytes as they \
     arrive, as a share of the link's rate, of which 0.90 is the target and 0.93 wished; in \
