@@ -48,6 +48,7 @@ impl Wakes {
             Task::Drain => self.lanes.wake_all(),
             Task::Time => self.time.notify_one(),
             Task::Upload => self.to_upload.notify_one(),
+            Task::Pushed => self.lanes.pushed.send_replace(()),
             Task::Settled => self.settled.send_replace(()),
             Task::Fetched => self.fetched.notify_waiters(),
             Task::Quotas => self.short_of_room.notify_one(),
@@ -73,7 +74,7 @@ pub(crate) struct Lanes {
     data: Sending,
     /// Changes that wait for company have enough, or somebody waits for them.
     pub(crate) hurry: Notify,
-    /// Wakes the calls that carry something when a user pushes: it may be what they carry.
+    /// Wakes the calls that carry something when something is pushed: it may be what they carry.
     pub(crate) pushed: watch::Sender<()>,
 }
 

@@ -29,6 +29,7 @@ pub mod promise;
 pub mod quantity;
 pub mod refusal;
 pub mod sched;
+pub mod sharing;
 #[cfg(test)]
 mod testing;
 pub mod upkeep;

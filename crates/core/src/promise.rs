@@ -32,12 +32,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound::{self, Unbounded};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 pub use company::{Company, KEPT_SECONDS};
 pub use grace::Grace;
 pub use inodes::Inodes;
 pub use unseen::Unseen;
 
-use crate::nouns::{Ino, VolumeId};
+use crate::nouns::{ClientId, Ino, Time, VolumeId};
+use crate::sharing::{Dirty, MARKS_MAX, Marks, OF_CLIENT_MAX};
 
 /// So long a server waits for a host that is silent, or does not answer a break. No promise counts
 /// for longer after the last question that it answered: clients take 2 % off for their clocks.
@@ -91,12 +94,14 @@ pub struct Promises {
     overrun: u64,
     holders: BTreeMap<Object, BTreeSet<SessionId>>,
     sessions: BTreeMap<SessionId, PromiseHolder>,
+    marks: Marks,
 }
 
 /// A session as the holder of promises.
 #[derive(Debug)]
 struct PromiseHolder {
     volume: VolumeId,
+    client: ClientId,
     promised: BTreeSet<Ino>,
     /// What has changed and is not taken.
     broken: BTreeSet<Ino>,
@@ -110,14 +115,30 @@ struct PromiseHolder {
     last_evicted: Ino,
 }
 
+/// What a host may rely on of the inodes in an answer. Without it: on nothing.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Promising {
+    /// Changes of these are not told.
+    pub but: Inodes,
+    /// Another host has changed these, and the server does not have that yet: whoever opens one
+    /// asks before.
+    pub marked: Inodes,
+}
+
 /// What came of an answer.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[must_use = "who has something to take is to be woken"]
 pub struct Promised {
-    /// Changes of these inodes are not promised.
-    pub but: Inodes,
+    /// What the session may rely on.
+    pub promising: Promising,
     /// Who has something to take.
     pub told: BTreeSet<SessionId>,
+}
+
+impl Promised {
+    fn but(but: Inodes, told: BTreeSet<SessionId>) -> Promised {
+        Promised { promising: Promising { but, marked: Inodes::default() }, told }
+    }
 }
 
 impl PromiseHolder {
@@ -143,15 +164,18 @@ impl Promises {
             overrun: 0,
             holders: BTreeMap::new(),
             sessions: BTreeMap::new(),
+            marks: Marks::new(MARKS_MAX, OF_CLIENT_MAX),
         }
     }
 
-    /// A session on `volume` begins.
-    pub fn enter(&mut self, volume: VolumeId) -> SessionId {
+    /// A session of `client` on `volume` begins.
+    pub fn enter(&mut self, volume: VolumeId, client: ClientId) -> SessionId {
         let id = SessionId(self.next_session);
         self.next_session += 1;
+        self.marks.came(volume, client);
         let session = PromiseHolder {
             volume,
+            client,
             promised: BTreeSet::new(),
             broken: BTreeSet::new(),
             broken_since: None,
@@ -164,14 +188,20 @@ impl Promises {
     }
 
     /// It is over: nothing is promised to it any more.
-    pub fn leave(&mut self, id: SessionId) {
+    pub fn leave(&mut self, id: SessionId, now: Time) {
         let Some(session) = self.sessions.get(&id) else { return };
-        let (volume, promised) = (session.volume, session.promised.clone());
+        let PromiseHolder { volume, client, .. } = *session;
+        let promised = session.promised.clone();
         for ino in promised {
             self.take(id, (volume, ino));
         }
         self.sessions.remove(&id);
         assert!(!self.sessions.is_empty() || self.held == 0, "nobody holds {} promises", self.held);
+        let is_here =
+            |session: &PromiseHolder| (session.volume, session.client) == (volume, client);
+        if !self.sessions.values().any(is_here) {
+            self.marks.left(volume, client, now);
+        }
     }
 
     /// `id` relies on what these inodes are now, or hears otherwise of what has changed until now.
@@ -247,10 +277,7 @@ impl Promises {
     pub fn answered(&mut self, ask: Ask, id: SessionId, inodes: &[Ino]) -> Promised {
         let promised = self.promise(&ask, id, inodes);
         self.unanswered(ask);
-        promised.unwrap_or_else(|| Promised {
-            but: inodes.iter().copied().collect(),
-            told: BTreeSet::new(),
-        })
+        promised.unwrap_or_else(|| Promised::but(inodes.iter().copied().collect(), BTreeSet::new()))
     }
 
     fn promise(&mut self, ask: &Ask, id: SessionId, inodes: &[Ino]) -> Option<Promised> {
@@ -269,7 +296,8 @@ impl Promises {
                 false => self.give(id, (volume, ino)),
             }
         }
-        Some(Promised { but: but.into_iter().collect(), told })
+        let marked = self.marked(id, inodes);
+        Some(Promised { promising: Promising { but: but.into_iter().collect(), marked }, told })
     }
 
     /// Breaks promises until `more` can be given to `id`. Who has something to take.
@@ -359,7 +387,35 @@ impl Promises {
         let (gone, there): (Vec<Ino>, Vec<Ino>) = inodes.iter().partition(|ino| is_gone(ino));
         let promised = self.hold(author, &there);
         told.extend(promised.told);
-        Promised { but: gone.into_iter().chain(promised.but.iter()).collect(), told }
+        let Promising { but, marked } = promised.promising;
+        let but = gone.into_iter().chain(but.iter()).collect();
+        Promised { promising: Promising { but, marked }, told }
+    }
+
+    /// The host of `id` says what it has changed. Who has something to take is returned.
+    pub fn dirty(&mut self, id: SessionId, dirty: &Dirty) -> BTreeSet<SessionId> {
+        let Some(session) = self.sessions.get(&id) else { return BTreeSet::new() };
+        let PromiseHolder { volume, client, .. } = *session;
+        self.marks.told(volume, client, dirty);
+        self.changed(dirty.changed.iter().map(|ino| (volume, ino)), Some(id))
+    }
+
+    /// Of `inodes` those that another host has changed, and of which the server lacks something.
+    pub fn marked(&self, id: SessionId, inodes: &[Ino]) -> Inodes {
+        let Some(session) = self.sessions.get(&id) else { return Inodes::default() };
+        let is_marked = |ino: &Ino| self.marks.is_marked(session.volume, *ino, session.client);
+        inodes.iter().copied().filter(is_marked).collect()
+    }
+
+    /// The other clients that have changed `ino`, and have not sent all of that.
+    pub fn writers(&self, id: SessionId, ino: Ino) -> BTreeSet<ClientId> {
+        let Some(session) = self.sessions.get(&id) else { return BTreeSet::new() };
+        self.marks.writers(session.volume, ino, session.client)
+    }
+
+    /// Marks that there are.
+    pub fn marks(&self) -> usize {
+        self.marks.held()
     }
 
     /// These are gone, which was [`Promises::changed`]: no inode has their numbers again, so there

@@ -86,6 +86,9 @@ pub enum Refusal {
     /// EIO: the cache directory of this host lacks data that nobody else has.
     #[error("its data are missing in this host's cache directory")]
     Lost,
+    /// EHOSTUNREACH: another host has changed the file, and has not sent that.
+    #[error("its contents are on another host, which is away or sends nothing")]
+    Hidden,
 }
 
 impl Refusal {
@@ -109,7 +112,7 @@ impl Refusal {
             Refusal::AttributeTooLarge => 34,
             Refusal::NotSupported => 95,
             Refusal::Stale => 116,
-            Refusal::Unreachable => 113,
+            Refusal::Unreachable | Refusal::Hidden => 113,
             Refusal::Io | Refusal::Lost => 5,
             Refusal::Changed => 11,
             Refusal::Protocol => 71,

@@ -6,22 +6,24 @@
 
 mod delta;
 mod names;
+mod sharing;
 mod watch;
 
 use serde::{Deserialize, Serialize};
 
 pub use delta::{Brief, DICTIONARY_MAX, Delta, Leaf, LeafPart, OUTLINE_MAX, Outline, Outlined};
 pub use names::{
-    Found, Looked, Lookup, Node, Page, PromisedBut, Readdir, Renewed, Resume, Resumed, Space,
-    Xattrs,
+    Found, Looked, Lookup, Node, Page, Promising, Readdir, Renewed, Resume, Resumed, Space, Xattrs,
 };
+pub use sharing::{DIRTY_MAX, Dirty, Opened};
 pub use watch::{Became, WATCHED_MAX, Watch, Watched, WatchedAll};
 
 use crate::nouns::{Class, ClientId, Fingerprint, Ino, InoGrant, Outcome, Role, Stamped, Version};
+use crate::promise::Inodes;
 use crate::refusal::Refusal;
 
 /// Version of this protocol. Both sides agree on it before any message, by ALPN.
-pub const VERSION: u32 = 15;
+pub const VERSION: u32 = 16;
 
 /// The ALPN name of a version.
 pub fn alpn(version: u32) -> Vec<u8> {
@@ -127,6 +129,9 @@ messages! {
         17 Watch(Watch),
         /// How much may be sent to this host, on this connection. Reply `Limited`.
         18 Limit(Limit),
+        /// Attributes of a file that a program opens, once hosts that have changed it have sent
+        /// that. Reply `Opened`.
+        19 Open(Ino),
         /// A range of a file. Reply `Fetched`; body: the bytes of its data segments.
         20 Fetch(Fetch),
         /// Where a file's next data are. Reply `Sought`.
@@ -148,12 +153,18 @@ messages! {
         /// Waits until no other host relies on what was before the changes that are committed now.
         /// Reply `Visible`.
         42 Visible(()),
+        /// Files that this host has changed, and of which the server lacks something; and files of
+        /// which it has everything again. Reply `Marked`.
+        43 Dirty(Dirty),
         /// From the server: inodes have changed that it had promised to tell of. Reply `Broken`,
         /// once neither this host's cache nor its kernel uses what was known of them.
         50 Break(Break),
         /// From the server: chunks that are damaged there. Reply `Healed`, once this host has put
         /// those that it has in its cache.
         51 Heal(Heal),
+        /// From the server: another host opens a file that this one has changed. Reply `Pulled`,
+        /// once the server has what this host had written when the request came, or takes none.
+        52 Pull(Ino),
     }
 }
 
@@ -184,6 +195,8 @@ messages! {
         17 Watched(WatchedAll),
         /// To `Limit`.
         18 Limited(()),
+        /// To `Open`.
+        19 Opened(Opened),
         /// To `Fetch`.
         20 Fetched(Fetched),
         /// To `Seek`.
@@ -204,10 +217,14 @@ messages! {
         41 Granted(InoGrant),
         /// To `Visible`.
         42 Visible(()),
+        /// To `Dirty`.
+        43 Marked(()),
         /// To `Break`.
         50 Broken(()),
         /// To `Heal`: how many chunks this host has put.
         51 Healed(u32),
+        /// To `Pull`: whether the server has it.
+        52 Pulled(bool),
     }
 }
 
@@ -241,6 +258,9 @@ impl Request {
             | Request::Seek(_)
             | Request::Grant(_)
             | Request::Visible(_)
+            | Request::Open(_)
+            | Request::Dirty(_)
+            | Request::Pull(_)
             | Request::Break(_) => Class::Validate,
             Request::Readdir(_) | Request::Fetch(_) | Request::Watch(_) => Class::Fetch,
             Request::Apply(apply) => Apply::class(apply.chunks.len()),
@@ -477,7 +497,7 @@ impl Staged {
 }
 
 /// Records to apply.
-#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Apply {
     /// Ascending by seq.
     pub records: Vec<Stamped>,
@@ -486,6 +506,9 @@ pub struct Apply {
     pub chunks: Vec<(Fingerprint, u32)>,
     /// The client needs no outcome below this seq any more.
     pub acked_below: u64,
+    /// Files that the records create, and whose first contents are still to come: marked before
+    /// anybody can see their names.
+    pub awaited: Inodes,
 }
 
 impl Apply {
@@ -502,9 +525,9 @@ pub struct Applied {
     pub outcomes: Vec<Outcome>,
     /// No other host relies on what was before, of all that is committed: `Visible` need not wait.
     pub visible: bool,
-    /// See [`PromisedBut`]: of the inodes that the outcomes touched. Not of those of outcomes that
+    /// See [`Promising`]: of the inodes that the outcomes touched. Not of those of outcomes that
     /// are repeated.
-    pub promised: PromisedBut,
+    pub promised: Option<Promising>,
     /// This session has been told of all that was promised to it, up to this commit.
     pub heard: u64,
 }

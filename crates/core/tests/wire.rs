@@ -11,13 +11,13 @@ use segue_core::nouns::{
     PieceBytes, Record, RenameMode, Role, SetAttr, Stamped, Store, Timestamp, Version,
 };
 use segue_core::persist::Lm;
-use segue_core::promise::Inodes;
 use segue_core::refusal::Refusal;
 use segue_core::wire::{
-    Applied, Apply, Became, Break, Brief, Compare, Delta, Enrol, Enrolled, Fetch, Fetched, Found,
-    Heal, Hello, History, Leaf, LeafPart, Limit, Looked, Lookup, Node, Offer, Outline, Outlined,
-    Page, Put, Readdir, Refused, Renewed, Reply, Request, Resume, Resumed, Seek, Sought, Space,
-    Stage, Staged, Stored, Wanted, Watch, Watched, WatchedAll, Welcome, Xattrs,
+    Applied, Apply, Became, Break, Brief, Compare, Delta, Dirty, Enrol, Enrolled, Fetch, Fetched,
+    Found, Heal, Hello, History, Leaf, LeafPart, Limit, Looked, Lookup, Node, Offer, Opened,
+    Outline, Outlined, Page, Promising, Put, Readdir, Refused, Renewed, Reply, Request, Resume,
+    Resumed, Seek, Sought, Space, Stage, Staged, Stored, Wanted, Watch, Watched, WatchedAll,
+    Welcome, Xattrs,
 };
 
 const VERSION: Version = Version { epoch: 1, counter: 300 };
@@ -158,6 +158,7 @@ fn requests() -> Vec<Request> {
             records,
             chunks: vec![(Fingerprint([6; 32]), 70_000)],
             acked_below: 9,
+            awaited: (300..310).map(Ino).collect(),
         }),
         Request::Grant(()),
         Request::Visible(()),
@@ -185,7 +186,10 @@ fn page() -> Page {
         directory: attr(),
         entries: vec![(name("a"), node())],
         more: true,
-        promised: Some([Ino(9)].into_iter().collect()),
+        promised: Some(Promising {
+            but: [Ino(9)].into_iter().collect(),
+            marked: [Ino(10), Ino(11)].into_iter().collect(),
+        }),
         commit: 1 << 40,
         gone: Some(vec![name("b")]),
     }
@@ -227,7 +231,7 @@ fn replies() -> Vec<Reply> {
             volume: "home".into(),
             role: Role::Host,
         }),
-        Reply::Node(Found { node: node(), promised: Some(Inodes::default()) }),
+        Reply::Node(Found { node: node(), promised: Some(Promising::default()) }),
         Reply::Looked(Looked { parent: attr(), node: None, promised: None }),
         Reply::Page(page()),
         Reply::Xattrs(Xattrs { change: VERSION, values: vec![(b"user.x".to_vec(), vec![1])] }),
@@ -269,14 +273,29 @@ fn replies() -> Vec<Reply> {
     ]
 }
 
+/// Of files that one host has changed and another one opens.
+fn sharing() -> ([Request; 3], [Reply; 3]) {
+    let dirty = Dirty {
+        is_all: true,
+        changed: (300..400).map(Ino).collect(),
+        clean: [Ino(7)].into_iter().collect(),
+    };
+    let opened = Opened { found: Found { node: node(), promised: None }, is_hidden: true };
+    (
+        [Request::Open(Ino(300)), Request::Dirty(dirty), Request::Pull(Ino(300))],
+        [Reply::Opened(opened), Reply::Marked(()), Reply::Pulled(true)],
+    )
+}
+
 /// Name and bytes of every message, one a line.
 fn vectors() -> String {
-    let requests = requests().into_iter().map(|request| {
+    let (asked, answered) = sharing();
+    let requests = requests().into_iter().chain(asked).map(|request| {
         let bytes = request.encode().unwrap();
         assert_eq!(Request::decode(&bytes).unwrap(), request);
         format!("request {} {}\n", request.name(), hex(&bytes))
     });
-    let replies = replies().into_iter().map(|reply| {
+    let replies = replies().into_iter().chain(answered).map(|reply| {
         let bytes = reply.encode().unwrap();
         assert_eq!(Reply::decode(&bytes).unwrap(), reply);
         format!("reply {} {}\n", reply.name(), hex(&bytes))
@@ -308,8 +327,11 @@ fn every_request_has_a_class_and_the_architecture_says_which() {
     for name in Request::NAMES {
         let words = documented(name);
         let words = words.unwrap_or_else(|| panic!("{name} is not in ARCHITECTURE.md's table"));
-        let examples: Vec<Request> =
-            requests().into_iter().filter(|request| request.name() == *name).collect();
+        let examples: Vec<Request> = requests()
+            .into_iter()
+            .chain(sharing().0)
+            .filter(|request| request.name() == *name)
+            .collect();
         assert!(!examples.is_empty(), "there is no example of {name}");
         for request in examples {
             let class = request.class().name();

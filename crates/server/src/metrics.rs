@@ -110,6 +110,8 @@ pub(crate) fn text(server: &Server) -> String {
     gauge("sessions", "Clients connected now", number(server.sessions.count() as u64));
     let promises = server.data.store.promises().held() as u64;
     gauge("promises", "Inodes with callback promises to clients", number(promises));
+    let marks = server.data.store.promises().marks() as u64;
+    gauge("marks", "Files that hosts have changed and not sent", number(marks));
     gauge("uptime_seconds", "Time since the start", server.started.elapsed().as_secs_f64());
     if let Ok(disk) = rustix::fs::statvfs(server.data.path()) {
         let of = |blocks: u64| number(blocks.saturating_mul(disk.f_frsize));

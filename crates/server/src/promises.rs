@@ -6,8 +6,9 @@ use std::time::Instant;
 
 use segue_core::nouns::{ClientId, Ino, Time, VolumeId};
 use segue_core::promise::{
-    Ask, Change, Company, Grace, Inodes, Object, Promises as Table, SessionId, TERM,
+    Ask, Change, Company, Grace, Inodes, Object, Promises as Table, Promising, SessionId, TERM,
 };
+use segue_core::sharing::Dirty;
 use segue_core::wire::{BREAK_MAX, Break, Reply, Request};
 use segue_rpc::{Body, CloseCode, Peer};
 use tokio::sync::{Notify, watch};
@@ -71,11 +72,11 @@ impl Shared {
         }
     }
 
-    /// `id` relies on what these inodes are now, but for those that are returned.
-    fn hold(&mut self, id: SessionId, inodes: &[Ino]) -> Inodes {
+    /// `id` relies on what these inodes are now, as far as is returned.
+    fn hold(&mut self, id: SessionId, inodes: &[Ino]) -> Promising {
         let promised = self.table.hold(id, inodes);
         self.wake(&promised.told);
-        promised.but
+        promised.promising
     }
 }
 
@@ -111,7 +112,7 @@ impl Promises {
     ) -> Holder {
         let wake = Arc::new(Notify::new());
         let mut shared = self.lock();
-        let id = shared.table.enter(volume);
+        let id = shared.table.enter(volume, client);
         let attached = Attached { client, wake: wake.clone(), peer: peer.clone(), brings };
         shared.sessions.insert(id, attached);
         shared.company.enter(volume, client);
@@ -126,17 +127,17 @@ impl Promises {
     }
 
     /// `author` committed `change`, or nobody who has a session, and is told what `inodes` are now.
-    /// Of these, all whose changes are promised but those that are returned.
+    /// What it may rely on.
     pub(crate) fn committed_by(
         &self,
         author: Option<SessionId>,
         change: &Change,
         inodes: &[Ino],
-    ) -> Inodes {
+    ) -> Promising {
         let mut shared = self.lock();
         let promised = shared.table.committed_by(author, change, inodes);
         shared.wake(&promised.told);
-        promised.but
+        promised.promising
     }
 
     /// All that commit `number` changed was told of.
@@ -160,11 +161,49 @@ impl Promises {
         while self.heard_through(holder) < commit && heard.changed().await.is_ok() {}
     }
 
-    /// `holder` relies on what these inodes were at some commit. True if it will hear of changes
-    /// from here on.
-    pub(crate) fn resume(&self, holder: &Holder, inodes: &[Ino]) -> bool {
+    /// `holder` relies on what these inodes were at some commit. If it will hear of changes from
+    /// here on: those that another host has marked.
+    pub(crate) fn resume(&self, holder: &Holder, inodes: &[Ino]) -> Option<Vec<Ino>> {
+        let mut marked = Vec::new();
         // Others wait for the table.
-        inodes.chunks(SLICE).all(|slice| self.lock().hold(holder.id, slice).is_empty())
+        for slice in inodes.chunks(SLICE) {
+            let promising = self.lock().hold(holder.id, slice);
+            if !promising.but.is_empty() {
+                return None;
+            }
+            marked.extend(promising.marked.iter());
+        }
+        Some(marked)
+    }
+
+    /// The host of `holder` says which files it has changed.
+    pub(crate) fn dirty(&self, holder: &Holder, dirty: &Dirty) {
+        let mut shared = self.lock();
+        let told = shared.table.dirty(holder.id, dirty);
+        shared.wake(&told);
+    }
+
+    /// The host of `holder` is about to create these files, and their contents come later.
+    pub(crate) fn awaited(&self, holder: &Holder, inodes: Inodes) {
+        if !inodes.is_empty() {
+            self.dirty(holder, &Dirty { changed: inodes, ..Dirty::default() });
+        }
+    }
+
+    /// Files that hosts have marked.
+    pub(crate) fn marks(&self) -> usize {
+        self.lock().table.marks()
+    }
+
+    /// The other hosts that have changes of `ino` which the server lacks. `None`: one that is away.
+    pub(crate) fn writers(&self, holder: &Holder, ino: Ino) -> Vec<Option<Peer>> {
+        let shared = self.lock();
+        let of = |client: ClientId| {
+            let mut of_volume = shared.sessions.values().rev();
+            let session = of_volume.find(|session| session.client == client);
+            session.map(|session| session.peer.clone())
+        };
+        shared.table.writers(holder.id, ino).into_iter().map(of).collect()
     }
 
     /// `client`, which was let in, believes nothing any more that an earlier server promised.
@@ -239,13 +278,13 @@ impl Promises {
 }
 
 impl Asked<'_> {
-    /// The answer says what `inodes` are. Of these, `holder` will not hear of changes.
-    pub(crate) fn answered(mut self, holder: &Holder, inodes: &[Ino]) -> Option<Inodes> {
+    /// The answer says what `inodes` are. On what of that `holder` may rely.
+    pub(crate) fn answered(mut self, holder: &Holder, inodes: &[Ino]) -> Option<Promising> {
         let ask = self.ask.take()?;
         let mut shared = self.promises.lock();
         let promised = shared.table.answered(ask, holder.id, inodes);
         shared.wake(&promised.told);
-        Some(promised.but)
+        Some(promised.promising)
     }
 }
 
@@ -262,7 +301,7 @@ impl Drop for Holder {
         self.teller.abort();
         let now = self.promises.now();
         let mut shared = self.promises.lock();
-        shared.table.leave(self.id);
+        shared.table.leave(self.id, now);
         shared.sessions.remove(&self.id);
         shared.company.leave(self.volume, self.client, now);
         drop(shared);

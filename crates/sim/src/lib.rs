@@ -71,6 +71,8 @@ pub struct Summary {
     pub server_crashes: u64,
     /// Times that a client heard of changes.
     pub breaks: u64,
+    /// Opens that waited for other hosts' changes.
+    pub pulls: u64,
     /// Sessions that went on in the next one.
     pub resumed: u64,
     /// Times that a host slept.
@@ -126,6 +128,7 @@ impl Summary {
         self.broken_recoveries += other.broken_recoveries;
         self.server_crashes += other.server_crashes;
         self.breaks += other.breaks;
+        self.pulls += other.pulls;
         self.resumed += other.resumed;
         self.sleeps += other.sleeps;
         self.jumps += other.jumps;

@@ -133,8 +133,8 @@ fn words(total: &Summary) -> String {
          messages lost, {} duplicated, {} partitions, \
          {} client crashes, {} server crashes, {} broken recoveries, {} sleeps, {} clocks \
          set, {} full disks, {} limits set, {} disk errors, {} caches put back, {} cloned, {} \
-         servers put back, {} other servers met; {} breaks heard, {} sessions resumed, {} \
-         hosts renamed, {} histories told",
+         servers put back, {} other servers met; {} breaks heard, {} pulls, {} sessions \
+         resumed, {} hosts renamed, {} histories told",
         total.virtual_time.as_secs_f64() / 3600.0,
         total.operations,
         total.records,
@@ -166,6 +166,7 @@ fn words(total: &Summary) -> String {
         total.servers_put_back,
         total.other_servers,
         total.breaks,
+        total.pulls,
         total.resumed,
         total.renamed,
         total.histories,

@@ -104,6 +104,12 @@ pub enum Bug {
     ClientKeepsBacking,
     /// A client makes a change longer whose chunks it has uploaded ahead.
     ClientAmendsUploaded,
+    /// The server does not note which files a host says that it has changed.
+    ServerForgetsMarks,
+    /// The server takes a host that sends nothing for one that has sent everything.
+    ServerOpensUnsent,
+    /// A client says that it has sent what another host waits for, and has not.
+    ClientPullsNothing,
 }
 
 impl Bug {
@@ -142,6 +148,9 @@ impl Bug {
                 | Bug::ClientResumesAll
                 | Bug::ServerPromisesRepeated
                 | Bug::ClientKeepsTold
+                | Bug::ServerForgetsMarks
+                | Bug::ServerOpensUnsent
+                | Bug::ClientPullsNothing
         )
     }
 
@@ -158,6 +167,8 @@ impl Bug {
                 | Bug::ClientMergesUnlike
                 | Bug::ClientAmendsUploaded
                 | Bug::ClientForgetsMaps
+                | Bug::ServerOpensUnsent
+                | Bug::ClientPullsNothing
         )
     }
 

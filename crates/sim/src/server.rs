@@ -24,7 +24,7 @@ use segue_core::nouns::{
 };
 use segue_core::refusal::Refusal;
 use segue_core::upkeep::RemnantAges;
-use segue_core::wire::{Applied, Apply, Found, Hello, Refused, Reply, Request, Welcome};
+use segue_core::wire::{Applied, Apply, Found, Hello, Opened, Refused, Reply, Request, Welcome};
 
 use crate::check::ledger::Ledger;
 use crate::plan::{Bug, Options};
@@ -149,8 +149,14 @@ impl Server {
             Request::Stage(stage) => return self.stage(client, stage),
             Request::Outline(ask) => namespace::outline::outline(&mut txn, volume, ask)
                 .map(|outlined| (Reply::Outlined(outlined), Vec::new())),
-            Request::Getattr(ino) => {
-                let found = |node| Reply::Node(Found { node, promised: None });
+            Request::Getattr(ino) | Request::Open(ino) => {
+                let found = |node| {
+                    let found = Found { node, promised: None };
+                    match request {
+                        Request::Open(_) => Reply::Opened(Opened { found, is_hidden: false }),
+                        _ => Reply::Node(found),
+                    }
+                };
                 let node = read::getattr_or_remnant(&mut txn, volume, *ino);
                 node.map(|(node, is_remnant)| {
                     self.told_remnant = is_remnant.then_some(*ino);

@@ -66,7 +66,8 @@ impl Client {
         acked_below: u64,
     ) -> Result<Vec<Vec<Attr>>> {
         let sent = records.len();
-        let request = Request::Apply(Apply { records, chunks: Vec::new(), acked_below });
+        let request =
+            Request::Apply(Apply { records, chunks: Vec::new(), acked_below, ..Apply::default() });
         let Reply::Applied(Applied { outcomes, .. }) = self.ask(&request).await? else {
             return Err(wrong("APPLY was not answered"));
         };

@@ -14,7 +14,5 @@ pub(crate) fn push(mount: &Mount, paths: &[AnyPath]) -> PushReply {
     // It asks for nothing. Data that it could not seal are sealed later.
     let pushed = mount.shell.call(Call::Push(tops(paths))).unwrap_or_default();
     let (records, bytes) = pushed.answer.pushed;
-    // Calls of what is on its way already.
-    mount.wakes.lanes.pushed.send_replace(());
     PushReply { records, bytes, offline: mount.remote.is_offline(), denied: is_denied(mount) }
 }

@@ -13,7 +13,7 @@ use segue_core::host::{Host, Settings};
 use segue_core::nouns::{Ino, Role};
 use segue_core::wire::{Space, Welcome};
 use segue_rpc::Incoming;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, Semaphore, mpsc};
 
 use super::start::MountPlan;
 use crate::disk::beside::CopiesBeside;
@@ -35,6 +35,7 @@ use crate::net::{Fetcher, Remote};
 use crate::options::FsyncLevel;
 use crate::rank::{Rank, Ranked};
 use crate::shell::Shell;
+use crate::shell::promises::PULLS;
 use crate::shell::told::AtHello;
 use crate::volume::Volume;
 use crate::wakes::Wakes;
@@ -190,6 +191,7 @@ fn together(
         calls: AtomicU64::new(1),
         slowed: Default::default(),
         unseen: Ranked::default(),
+        pulls: Semaphore::new(PULLS),
     });
     let write_back = Arc::new(WriteBack {
         host: Arc::clone(&host),

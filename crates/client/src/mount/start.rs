@@ -106,6 +106,9 @@ pub async fn mount(
     let result = serve(&plan, &mount, (kernel, at_hello), ready, stop).await;
     mount.shell.seal_all(Seals::Decided).ok();
     mount.write_back.send_last_changes().await;
+    if !mount.remote.is_offline() {
+        mount.shell.announce_last().await;
+    }
     // The next process would not know whose it is.
     mount.shell.seal_all(Seals::All).ok();
     if let Err(refusal) = mount.disk.end().await {

@@ -7,13 +7,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use segue_core::host::action::{Ask, Fact, Query, Told};
 use segue_core::host::cache::Promised;
-use segue_core::nouns::{Class, Fingerprint, Ino, InoGrant, Name, Stamped, Time, Version};
+use segue_core::nouns::{Class, Fingerprint, Ino, InoGrant, Name, Time, Version};
 use segue_core::refusal::Refusal;
 use segue_core::upload::Chunk;
 use segue_core::wire::{
-    Applied, Apply, Compare, Delta, Fetch, Fetched, Leaf, Looked, Lookup, Node, Offer, Outline,
-    Outlined, Page, Put, Readdir, Reply, Request, Seek, Sought, Space, Stage, Staged, Watch,
-    WatchedAll, Xattrs,
+    Applied, Apply, Compare, Delta, Dirty, Fetch, Fetched, Leaf, Looked, Lookup, Node, Offer,
+    Opened, Outline, Outlined, Page, Put, Readdir, Reply, Request, Seek, Sought, Space, Stage,
+    Staged, Watch, WatchedAll, Xattrs,
 };
 use segue_rpc::codec::{BlockReader, block_from_stored, encode_block};
 use segue_rpc::{CallError, Link, LinkState, Response, Rpc};
@@ -77,6 +77,10 @@ impl Remote {
                 let (node, promised) = remote.getattr(ino).await?;
                 (Fact::Attr(node), promised)
             }
+            Ask::Open(ino) => {
+                let (opened, promised) = remote.open(ino).await?;
+                (Fact::Opened(opened.found.node, opened.is_hidden), promised)
+            }
             Ask::Name(at) => {
                 let (looked, promised) = remote.lookup(at.parent, &at.name).await?;
                 (Fact::Name(looked), promised)
@@ -136,7 +140,11 @@ impl Remote {
                 () = self.link.silence(), if self.refreshes => None,
             }
         };
-        let response = waits(|| format!("the server's answer to {}", request.name()), answer).await;
+        let reason = || match request {
+            Request::Open(_) => "the server, and what another host has changed of the file".into(),
+            _ => format!("the server's answer to {}", request.name()),
+        };
+        let response = waits(reason, answer).await;
         let response = response.ok_or(Refusal::Unreachable)?;
         let response = response.map_err(|error| refusal(request, &error))?;
         self.answered(asked);
@@ -184,7 +192,8 @@ impl Remote {
         // Over another connection it may have been promised to another session.
         let session = session.filter(|session| self.link.generation() == Some(*session));
         let promised = session.zip(reply.promised());
-        let promised = promised.map(|(session, inodes)| Promised { session, inodes });
+        let promised =
+            promised.map(|(session, (inodes, marked))| Promised { session, inodes, marked });
         Ok((request, reply, promised))
     }
 
@@ -192,6 +201,23 @@ impl Remote {
         match self.ask_for(Request::Getattr(ino)).await? {
             (_, Reply::Node(found), promised) => Ok((found.node, promised)),
             (request, reply, _) => Err(unexpected(&request, &reply)),
+        }
+    }
+
+    /// The same for a program that opens the file. It may take as long as another host needs to
+    /// send what it changed.
+    async fn open(&self, ino: Ino) -> Result<(Opened, Option<Promised>), Refusal> {
+        match self.ask_for(Request::Open(ino)).await? {
+            (_, Reply::Opened(opened), promised) => Ok((opened, promised)),
+            (request, reply, _) => Err(unexpected(&request, &reply)),
+        }
+    }
+
+    /// Says which files have changed here.
+    pub(crate) async fn announce(&self, dirty: Dirty) -> Result<(), Refusal> {
+        match self.ask(Request::Dirty(dirty)).await? {
+            (_, Reply::Marked(())) => Ok(()),
+            (request, reply) => Err(unexpected(&request, &reply)),
         }
     }
 
@@ -380,16 +406,15 @@ impl Remote {
         }
     }
 
-    /// Has records applied, in order, and brings along chunks that they need.
+    /// Has the records of `apply` applied, in order, and brings along chunks that they need.
     pub(crate) async fn apply(
         &self,
         rpc: &Rpc,
-        records: Vec<Stamped>,
+        apply: Apply,
         chunks: &[WireChunk],
-        acked_below: u64,
     ) -> Result<(Applied, Option<Promised>), Refusal> {
         let (chunks, body) = pack(chunks, &[]);
-        let request = Request::Apply(Apply { records, chunks, acked_below });
+        let request = Request::Apply(Apply { chunks, ..apply });
         match self.ask_for_as(rpc, request, body).await? {
             (_, Reply::Applied(applied), promised) => Ok((applied, promised)),
             (request, reply, _) => Err(unexpected(&request, &reply)),

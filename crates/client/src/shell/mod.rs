@@ -18,8 +18,9 @@ use segue_core::host::call::{Answer, Call, Look, Seen};
 use segue_core::nouns::{Attr, Class, Ino, Record};
 use segue_core::promise::Unseen;
 use segue_core::refusal::Refusal;
-use segue_core::wire::Resume;
+use segue_core::wire::{Dirty, Resume};
 use segue_rpc::Rpc;
+use tokio::sync::Semaphore;
 
 use crate::disk::CacheDisk;
 use crate::disk::park::Parking;
@@ -58,6 +59,8 @@ pub(crate) struct Shell {
     pub(crate) calls: AtomicU64,
     pub(crate) slowed: Slowed,
     pub(crate) unseen: Ranked<Unseen>,
+    /// Places for what other hosts wait for.
+    pub(crate) pulls: Semaphore,
 }
 
 /// The answer to a call.
@@ -92,6 +95,7 @@ pub(crate) enum Asked {
     TakeBack(Box<TakenBack>),
     Resume(Box<Resume>),
     Renew,
+    Announce(Box<Dirty>),
     SyncDisk,
     Deliver(Deliver),
     Release(Vec<Ino>),
@@ -323,6 +327,7 @@ impl Shell {
                 Ok(Done::Carried)
             }
             Asked::SyncDisk => self.disk.sync_disk().await.map(|()| Done::Carried),
+            Asked::Announce(dirty) => self.remote.announce(*dirty).await.map(|()| Done::Carried),
             Asked::Renew => {
                 let (session, commit) = self.remote.renew().await?;
                 Ok(Done::Renewed { session, commit })
@@ -369,6 +374,7 @@ impl Shell {
                     Action::TakeBack(_, taken) => return Ran::Asks(Asked::TakeBack(taken)),
                     Action::Resume(_, resume) => return Ran::Asks(Asked::Resume(resume)),
                     Action::Renew(_) => return Ran::Asks(Asked::Renew),
+                    Action::Announce(_, dirty) => return Ran::Asks(Asked::Announce(dirty)),
                     Action::SyncDisk(_) => return Ran::Asks(Asked::SyncDisk),
                     Action::Deliver(_, delivery) => return Ran::Asks(Asked::Deliver(delivery)),
                     Action::Release(_, numbers) => return Ran::Asks(Asked::Release(numbers)),

@@ -18,8 +18,12 @@ use crate::shell::{Asked, Ran, Running, Shell};
 const WAITING: usize = 16;
 /// Calls for damaged chunks that wait for their answer; the server makes one at a time.
 const HEALS: usize = 1;
+/// Files that other hosts wait for at a time, which are sealed and sent.
+pub(crate) const PULLS: usize = 256;
 /// So often it is looked whether this host slept.
 const LOOK: Duration = Duration::from_secs(1);
+/// So long the answer to the last announcement is waited for.
+const LAST_WORD: Duration = Duration::from_secs(2);
 /// So long the first answer over a new connection is waited for: then all is asked anew.
 const RESUME_PATIENCE: Duration = Duration::from_secs(10);
 
@@ -53,6 +57,10 @@ impl Shell {
                     Err(full) => incoming = full.into_inner(),
                 }
             }
+            if let Request::Pull(ino) = incoming.request {
+                tokio::spawn(Arc::clone(&self).send_pulled(ino, incoming));
+                continue;
+            }
             let reply = match &incoming.request {
                 Request::Break(broken) => {
                     self.hear(broken.inodes.clone()).await;
@@ -67,6 +75,28 @@ impl Shell {
             if let Err(error) = incoming.reply(reply, Body::Empty).await {
                 tracing::debug!("a break is not acknowledged: {error}");
             }
+        }
+    }
+
+    /// Another host opens `ino`: sends what was changed of it here, and says when that is over.
+    async fn send_pulled(self: Arc<Self>, ino: Ino, incoming: Incoming) {
+        let Ok(_place) = self.pulls.acquire().await else { return };
+        tracing::debug!(%ino, "another host opens a file that has changed here");
+        let sent = self.call_asking(Call::Pull(ino)).await;
+        let is_sent = sent.is_ok_and(|sent| sent.answer.is_settled);
+        if let Err(error) = incoming.reply(Reply::Pulled(is_sent), Body::Empty).await {
+            tracing::debug!("another host waits no longer: {error}");
+        }
+    }
+
+    /// Tells the server what is left that it does not have, before the mount ends. Others would
+    /// wait in vain for what it has.
+    pub(crate) async fn announce_last(&self) {
+        self.host.lock().announce_all();
+        match timeout(LAST_WORD, self.call_asking(Call::Announce)).await {
+            Ok(Ok(_)) => {}
+            Ok(Err(refusal)) => tracing::debug!("the server may take files for changed: {refusal}"),
+            Err(_) => tracing::debug!("the server may take files for changed: no answer"),
         }
     }
 

@@ -10,7 +10,7 @@ use segue_core::host::call::Call;
 use segue_core::host::log::Lane;
 use segue_core::nouns::Class;
 use segue_core::refusal::Refusal;
-use segue_core::wire::Applied;
+use segue_core::wire::{Applied, Apply};
 use segue_rpc::{LinkState, Rpc};
 use tokio::time::{Instant, timeout};
 
@@ -129,10 +129,11 @@ impl WriteBack {
             return Err(Refusal::Unreachable);
         }
         let acked_below = self.disk.acked_below.load(Ordering::Relaxed);
-        self.host.lock().mark_sending(&batch, self.host.now());
+        let awaited = self.host.lock().mark_sending(&batch, self.host.now());
         let (asked, began) = (self.host.now(), Instant::now());
         let (remote, chunks) = (&self.remote, &chunks);
-        let apply = |rpc| async move { remote.apply(&rpc, records, chunks, acked_below).await };
+        let apply = Apply { records, acked_below, awaited, ..Apply::default() };
+        let apply = |rpc| async move { remote.apply(&rpc, apply, chunks).await };
         let (applied, promised) = match self.until_due(class, apply).await {
             Err(refusal @ Refusal::NoSpace) if !chunks.is_empty() => {
                 return Ok(Done::NoChunks(refusal));

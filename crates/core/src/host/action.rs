@@ -21,6 +21,7 @@ use crate::host::call::{Answer, Backing, Call, Kept};
 use crate::host::log::{Entry, Lane, Logged, Payload};
 use crate::nouns::{ContainerId, Dentry, Ino, Name, Outcome, Record, Time, Timestamp, Version};
 use crate::refusal::Refusal;
+use crate::sharing::Dirty;
 use crate::wire::{Compare, History, Looked, Node, Page, Resume, Resumed, Xattrs};
 
 /// Number of a call, which the shell chooses. No two calls that are not answered have the same.
@@ -203,6 +204,8 @@ pub enum Action {
     Resume(CallId, Box<Resume>),
     /// Ask the server up to where it has told this session of changes: [`Done::Renewed`].
     Renew(CallId),
+    /// Tell the server which files have changed here, and which are as it has them.
+    Announce(CallId, Box<Dirty>),
     /// Begin a call of its own.
     Start(Call),
     /// The numbers of these inodes are about to be released. Have the kernel write back and drop
@@ -328,6 +331,9 @@ pub struct Query {
 pub enum Ask {
     /// Attributes: [`Fact::Attr`].
     Attr(Ino),
+    /// Attributes of a file that is opened, once other hosts that have changed it have sent what
+    /// they had: [`Fact::Opened`].
+    Open(Ino),
     /// The inode of a name: [`Fact::Name`].
     Name(Dentry),
     /// A page of a listing: [`Fact::Page`].
@@ -363,6 +369,8 @@ pub struct Told {
 pub enum Fact {
     /// The inode.
     Attr(Node),
+    /// The inode, and whether it has changes of a host that is away or sends nothing.
+    Opened(Node, bool),
     /// The inode of the name.
     Name(Looked),
     /// The page.
@@ -382,6 +390,8 @@ pub enum Task {
     Time,
     /// Uploads large data before their turn.
     Upload,
+    /// Sends something: it may be what is to go first from now on.
+    Pushed,
     /// Waits until changes are settled or go nowhere.
     Settled,
     /// Waits until data are fetched.

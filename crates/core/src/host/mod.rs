@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use self::action::{Action, CallId};
 use self::cache::{Scrap, Storms};
-use self::call::{FreeSpace, Handles, Keeping, Owner, Room, Running};
+use self::call::{Announcing, FreeSpace, Handles, Keeping, Owner, Room, Running};
 use self::invariants::Turn;
 use self::log::{Bound, Pending};
 use self::send::{BATCH_MAX, BatchSizes, OFFER_FROM, ServerDisk, Unsealed, UploadAhead, Waiters};
@@ -78,6 +78,7 @@ pub struct Host {
     space: FreeSpace,
     storms: Storms,
     keeping: Keeping,
+    announcing: Announcing,
     /// Duplicates that the server has compared, and that are different.
     different: BTreeMap<Ino, Compare>,
     /// Calls that are not answered.
@@ -246,6 +247,7 @@ impl Host {
             space: FreeSpace::default(),
             storms: Storms::default(),
             keeping: Keeping::default(),
+            announcing: Announcing::default(),
             different: BTreeMap::new(),
             calls: BTreeMap::new(),
             actions: VecDeque::new(),

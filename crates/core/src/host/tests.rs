@@ -32,6 +32,7 @@ mod recoveries;
 mod seals;
 mod sends;
 mod settles;
+mod sharing;
 mod similar;
 mod superseded;
 mod syncs;
@@ -421,7 +422,7 @@ fn an_open_file_is_followed_until_it_is_promised() {
     assert!(!core.is_to_follow(Ino(7), now), "nobody has it open");
     core.opened(Ino(7));
     assert!(core.is_to_follow(Ino(7), now));
-    let promised = Promised { session: 1, inodes: [Ino(7)].into() };
+    let promised = Promised::unmarked(1, [Ino(7)]);
     core.tree.promised(&core.tree.as_of(Some(promised), [now; 2]));
     assert!(!core.is_to_follow(Ino(7), now));
     core.tree.broken(Ino(7), now);

@@ -58,6 +58,11 @@ impl Host {
         self.tree.become_another();
     }
 
+    /// The next announcement says all that has changed here, and that the rest has not.
+    pub fn announce_all(&mut self) {
+        self.tree.stir_all();
+    }
+
     /// Nobody is sending any change, and what is known here may be of the past.
     pub fn begin_anew(&mut self) {
         self.queue.put_all_back();

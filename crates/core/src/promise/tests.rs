@@ -6,6 +6,12 @@ use super::*;
 
 const VOLUME: VolumeId = VolumeId(1);
 
+/// A session of another client than those before.
+fn enter(promises: &mut Promises, volume: VolumeId) -> SessionId {
+    let number = u8::try_from(promises.next_session).unwrap_or(u8::MAX);
+    promises.enter(volume, ClientId([number; 16]))
+}
+
 fn take(promises: &mut Promises, id: SessionId) -> Vec<u64> {
     let taken = promises.take_breaks(id, usize::MAX).into_iter().map(|ino| ino.0).collect();
     promises.heard(id);
@@ -19,14 +25,14 @@ fn promise(promises: &mut Promises, id: SessionId, inodes: &[Ino]) {
 
 /// Of which of `inodes` changes are not promised.
 fn but(promises: &mut Promises, ask: Ask, id: SessionId, inodes: &[Ino]) -> Vec<u64> {
-    promises.answered(ask, id, inodes).but.iter().map(|ino| ino.0).collect()
+    promises.answered(ask, id, inodes).promising.but.iter().map(|ino| ino.0).collect()
 }
 
 /// Proves S6.8.
 #[test]
 fn others_hear_of_a_change_once_and_its_author_does_not() {
     let mut promises = Promises::new(100, 100, 0);
-    let [a, b] = [(); 2].map(|()| promises.enter(VOLUME));
+    let [a, b] = [(); 2].map(|()| enter(&mut promises, VOLUME));
     for id in [a, b] {
         promise(&mut promises, id, &[Ino(7), Ino(8)]);
     }
@@ -46,7 +52,7 @@ fn others_hear_of_a_change_once_and_its_author_does_not() {
 #[test]
 fn a_change_is_visible_once_all_others_have_heard_of_it_or_are_gone() {
     let mut promises = Promises::new(100, 100, 0);
-    let [a, b, c] = [(); 3].map(|()| promises.enter(VOLUME));
+    let [a, b, c] = [(); 3].map(|()| enter(&mut promises, VOLUME));
     for id in [a, b, c] {
         promise(&mut promises, id, &[Ino(7), Ino(8)]);
     }
@@ -63,7 +69,7 @@ fn a_change_is_visible_once_all_others_have_heard_of_it_or_are_gone() {
     assert_eq!(promises.take_breaks(c, 1), [], "one at a time");
     assert_eq!(visible(&promises, a), [false, false]);
     promises.heard(b);
-    promises.leave(c);
+    promises.leave(c, Time::default());
     assert_eq!(visible(&promises, a), [true, true]);
     assert_eq!(visible(&promises, b), [true, false], "a has not heard of the second");
     assert_eq!(promises.take_breaks(a, 1), [Ino(8)]);
@@ -75,19 +81,19 @@ fn a_change_is_visible_once_all_others_have_heard_of_it_or_are_gone() {
 #[test]
 fn of_what_is_gone_nothing_is_promised() {
     let mut promises = Promises::new(100, 100, 0);
-    let [a, b] = [(); 2].map(|()| promises.enter(VOLUME));
+    let [a, b] = [(); 2].map(|()| enter(&mut promises, VOLUME));
     for id in [a, b] {
         promise(&mut promises, id, &[Ino(7), Ino(8)]);
     }
     let gone = [(VOLUME, Ino(7))];
     let change = Change { objects: vec![gone[0], (VOLUME, Ino(9))], gone: gone.into() };
     let given = promises.committed_by(Some(a), &change, &[Ino(7), Ino(9)]);
-    assert_eq!(given, Promised { but: [Ino(7)].into_iter().collect(), told: [b].into() });
+    assert_eq!(given, Promised::but([Ino(7)].into_iter().collect(), [b].into()));
     assert_eq!((promises.held(), take(&mut promises, b)), (3, vec![7]));
     let other = Change { objects: vec![(VOLUME, Ino(9))], ..Change::default() };
     assert_eq!(promises.committed_by(Some(b), &other, &[Ino(9)]).told, [a].into());
     assert_eq!(take(&mut promises, a), [9], "the author was promised what it made");
-    promises.leave(a);
+    promises.leave(a, Time::default());
     assert_eq!(promises.held(), 2);
     assert_eq!(promises.committed_by(None, &other, &[]).told, [b].into());
 }
@@ -95,7 +101,7 @@ fn of_what_is_gone_nothing_is_promised() {
 #[test]
 fn a_session_has_heard_of_a_commit_with_the_answer_to_its_break() {
     let mut promises = Promises::new(100, 100, 40);
-    let [a, b] = [(); 2].map(|()| promises.enter(VOLUME));
+    let [a, b] = [(); 2].map(|()| enter(&mut promises, VOLUME));
     assert_eq!(promises.hold(b, &[Ino(7), Ino(8)]), Promised::default());
     promises.changed([(VOLUME, Ino(7))], Some(a));
     assert_eq!(promises.heard_through(b), 40);
@@ -105,7 +111,7 @@ fn a_session_has_heard_of_a_commit_with_the_answer_to_its_break() {
     assert_eq!(promises.heard_through(b), 40);
     promises.heard(b);
     assert_eq!(promises.heard_through(b), 41);
-    promises.leave(b);
+    promises.leave(b, Time::default());
     assert_eq!(promises.changed([(VOLUME, Ino(8))], Some(a)), BTreeSet::new());
     assert_eq!(promises.held(), 0);
 }
@@ -114,7 +120,7 @@ fn a_session_has_heard_of_a_commit_with_the_answer_to_its_break() {
 #[test]
 fn what_breaks_during_a_break_is_not_visible_with_it() {
     let mut promises = Promises::new(100, 100, 0);
-    let [a, b] = [(); 2].map(|()| promises.enter(VOLUME));
+    let [a, b] = [(); 2].map(|()| enter(&mut promises, VOLUME));
     promise(&mut promises, b, &[Ino(7), Ino(8), Ino(9)]);
     promises.changed([(VOLUME, Ino(7)), (VOLUME, Ino(8))], Some(a));
     let first = promises.now();
@@ -132,7 +138,7 @@ fn what_breaks_during_a_break_is_not_visible_with_it() {
 #[test]
 fn what_changed_while_it_was_read_is_not_promised() {
     let mut promises = Promises::new(100, 100, 0);
-    let [a, b] = [(); 2].map(|()| promises.enter(VOLUME));
+    let [a, b] = [(); 2].map(|()| enter(&mut promises, VOLUME));
     let ask = promises.ask();
     promises.changed([(VOLUME, Ino(7))], Some(b));
     assert_eq!(but(&mut promises, ask, a, &[Ino(7), Ino(8)]), [7]);
@@ -150,12 +156,12 @@ fn what_changed_while_it_was_read_is_not_promised() {
 #[test]
 fn where_there_is_no_room_those_that_were_promised_before_are_broken() {
     let mut promises = Promises::new(4, 3, 0);
-    let [a, b] = [(); 2].map(|()| promises.enter(VOLUME));
+    let [a, b] = [(); 2].map(|()| enter(&mut promises, VOLUME));
     promise(&mut promises, a, &[Ino(1), Ino(2), Ino(3)]);
     let given = promises.hold(a, &[Ino(9)]);
-    assert_eq!((given.but.len(), given.told), (0, BTreeSet::from([a])));
+    assert_eq!((given.promising.but.len(), given.told), (0, BTreeSet::from([a])));
     let given = promises.hold(b, &[Ino(1), Ino(2)]);
-    assert_eq!((given.but.len(), given.told), (0, BTreeSet::from([a])), "a has most");
+    assert_eq!((given.promising.but.len(), given.told), (0, BTreeSet::from([a])), "a has most");
     assert_eq!((take(&mut promises, a), promises.held()), (vec![1, 2], 4));
     let ask = promises.ask();
     assert_eq!(but(&mut promises, ask, b, &[1, 2, 3, 4].map(Ino)), [1, 2, 3, 4]);
@@ -168,9 +174,9 @@ fn where_there_is_no_room_those_that_were_promised_before_are_broken() {
 #[test]
 fn promises_and_what_is_remembered_are_bounded() {
     let mut promises = Promises::new(3, 2, 0);
-    let [a, b] = [(); 2].map(|()| promises.enter(VOLUME));
+    let [a, b] = [(); 2].map(|()| enter(&mut promises, VOLUME));
     promise(&mut promises, a, &[Ino(1), Ino(2)]);
-    promises.leave(a);
+    promises.leave(a, Time::default());
     assert_eq!(promises.held(), 0);
     let ask = promises.ask();
     promises.changed((10..14).map(|ino| (VOLUME, Ino(ino))), None);
@@ -206,7 +212,7 @@ proptest! {
     #[test]
     fn what_is_promised_is_so(steps in prop::collection::vec(step(), 0..80), limit in 3..10usize) {
         let mut promises = Promises::new(limit, 3, 0);
-        let ids = [(); 3].map(|()| promises.enter(VOLUME));
+        let ids = [(); 3].map(|()| enter(&mut promises, VOLUME));
         let mut truth = [0u64; 3];
         let mut believed = [[None::<u64>; 3]; 3];
         let mut open: Vec<Question> = Vec::new();
@@ -265,12 +271,39 @@ proptest! {
 #[test]
 fn sessions_that_were_promised_an_inode_are_its_likely_holders() {
     let mut promises = Promises::new(9, 9, 0);
-    let [one, two, three] = [1, 1, 2].map(|volume| promises.enter(VolumeId(volume)));
+    let [one, two, three] = [1, 1, 2].map(|volume| enter(&mut promises, VolumeId(volume)));
     let likely = |promises: &Promises| promises.likely_holders((VolumeId(1), Ino(7)));
     assert_eq!(likely(&promises), [one, two]);
     let _ = promises.hold(two, &[Ino(7)]);
     assert_eq!(likely(&promises), [two, one]);
-    promises.leave(two);
+    promises.leave(two, Time::default());
     assert_eq!(likely(&promises), [one]);
     assert_eq!(promises.likely_holders((VolumeId(2), Ino(7))), [three]);
+}
+
+/// A host that has changed a file says so at once, and others ask before they open it.
+#[test]
+fn who_relies_on_a_marked_file_hears_of_it_and_is_told_that_it_is() {
+    let mut promises = Promises::new(100, 100, 0);
+    let [a, b] = [(); 2].map(|()| enter(&mut promises, VOLUME));
+    for id in [a, b] {
+        promise(&mut promises, id, &[Ino(7), Ino(8)]);
+    }
+    let inodes = |numbers: &[u64]| numbers.iter().copied().map(Ino).collect::<Inodes>();
+    let dirty = Dirty { changed: inodes(&[7]), ..Dirty::default() };
+    assert_eq!(promises.dirty(a, &dirty), BTreeSet::from([b]));
+    assert_eq!((take(&mut promises, b), take(&mut promises, a)), (vec![7], vec![]));
+    let marked = |promises: &mut Promises, id| {
+        let ask = promises.ask();
+        promises.answered(ask, id, &[Ino(7), Ino(8)]).promising
+    };
+    let expected = Promising { but: Inodes::default(), marked: inodes(&[7]) };
+    assert_eq!(marked(&mut promises, b), expected);
+    assert_eq!(marked(&mut promises, a), Promising::default(), "not to who wrote it");
+    assert_eq!(promises.writers(b, Ino(7)).len(), 1);
+    promises.leave(a, Time::default());
+    assert_eq!(promises.writers(b, Ino(7)).len(), 1, "its host is away");
+    let again = promises.enter(VOLUME, ClientId([0; 16]));
+    promises.dirty(again, &Dirty { clean: inodes(&[7]), ..Dirty::default() });
+    assert_eq!((marked(&mut promises, b), promises.marks()), (Promising::default(), 0));
 }

@@ -4,13 +4,10 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Applied, Reply};
+use super::{Applied, Opened, Reply};
 use crate::nouns::{Attr, Ino, Name, Outcome, Version};
 use crate::promise::Inodes;
-
-/// Of the inodes in an answer those whose changes the server will not tell; `None`: it will tell of
-/// none.
-pub type PromisedBut = Option<Inodes>;
+pub use crate::promise::Promising;
 
 /// An inode as the server has it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -26,8 +23,8 @@ pub struct Node {
 pub struct Found {
     /// It.
     pub node: Node,
-    /// See [`PromisedBut`].
-    pub promised: PromisedBut,
+    /// What is promised with it.
+    pub promised: Option<Promising>,
 }
 
 /// Asks for a name.
@@ -46,8 +43,8 @@ pub struct Looked {
     pub parent: Attr,
     /// The inode, or `None`: there is no such name.
     pub node: Option<Node>,
-    /// See [`PromisedBut`].
-    pub promised: PromisedBut,
+    /// What is promised with it.
+    pub promised: Option<Promising>,
 }
 
 /// Asks for a page of a directory.
@@ -73,8 +70,8 @@ pub struct Page {
     pub entries: Vec<(Name, Node)>,
     /// There are more.
     pub more: bool,
-    /// See [`PromisedBut`].
-    pub promised: PromisedBut,
+    /// What is promised with it.
+    pub promised: Option<Promising>,
     /// The last commit of the server that is in it.
     pub commit: u64,
     /// The entries are all whose names changed behind the commit that was asked about, and these
@@ -136,7 +133,7 @@ impl Reply {
     /// The inodes whose changes may be promised with this answer.
     pub fn inodes(&self) -> Vec<Ino> {
         match self {
-            Reply::Node(found) => vec![found.node.attr.ino],
+            Reply::Node(found) | Reply::Opened(Opened { found, .. }) => vec![found.node.attr.ino],
             Reply::Looked(looked) => {
                 let node = looked.node.iter().map(|node| node.attr.ino);
                 [looked.parent.ino].into_iter().chain(node).collect()
@@ -150,32 +147,36 @@ impl Reply {
         }
     }
 
-    /// Those of them whose changes the server will tell, if it will tell of any.
-    pub fn promised(&self) -> Option<BTreeSet<Ino>> {
-        let but = match self {
+    /// Those of them whose changes the server will tell, if it will tell of any; and of all those
+    /// that another host has marked.
+    pub fn promised(&self) -> Option<(BTreeSet<Ino>, BTreeSet<Ino>)> {
+        let Promising { but, marked } = match self {
             Reply::Node(Found { promised, .. })
+            | Reply::Opened(Opened { found: Found { promised, .. }, .. })
             | Reply::Looked(Looked { promised, .. })
             | Reply::Page(Page { promised, .. })
             | Reply::Applied(Applied { promised, .. }) => promised.as_ref()?,
             _ => return None,
         };
         let mut inodes: BTreeSet<Ino> = self.inodes().into_iter().collect();
-        if but.len() > inodes.len() as u64 {
+        if but.len() > inodes.len() as u64 || marked.len() > inodes.len() as u64 {
             return None;
         }
+        let marked = marked.iter().filter(|ino| inodes.contains(ino)).collect();
         for ino in but.iter() {
             inodes.remove(&ino);
         }
-        Some(inodes)
+        Some((inodes, marked))
     }
 
-    /// Says of which of its inodes the server will not tell changes.
-    pub fn promise(&mut self, but: PromisedBut) {
+    /// Says what a host may rely on of its inodes.
+    pub fn promise(&mut self, promising: Option<Promising>) {
         match self {
             Reply::Node(Found { promised, .. })
+            | Reply::Opened(Opened { found: Found { promised, .. }, .. })
             | Reply::Looked(Looked { promised, .. })
             | Reply::Page(Page { promised, .. })
-            | Reply::Applied(Applied { promised, .. }) => *promised = but,
+            | Reply::Applied(Applied { promised, .. }) => *promised = promising,
             _ => {}
         }
     }

@@ -62,6 +62,7 @@ mod rsync;
 mod sample;
 mod saves;
 mod server_disk;
+mod sharing;
 mod space;
 mod sqlite;
 mod starts;

@@ -102,11 +102,11 @@ fn a_server_of_another_version_is_not_mounted() {
     let (url, invite) = (world.server.url("home"), world.server.invite(&[]).unwrap());
     let cases: [(&[&str], &str, &[&str]); 2] = [
         (
-            &["segue/16", "segue/15"],
+            &["segue/17", "segue/16"],
             "this host is older: upgrade",
             &["this host is older: upgrade"],
         ),
-        (&["segue/16"], "", &["version 15", "'segue --version'", "upgrade the older"]),
+        (&["segue/17"], "", &["version 16", "'segue --version'", "upgrade the older"]),
     ];
     for (protocols, words, told) in cases {
         world.server.kill9().unwrap();
@@ -131,11 +131,11 @@ fn a_server_of_another_version_is_not_mounted() {
 #[test]
 fn a_host_of_another_version_is_refused() {
     let Some(world) = World::new() else { return };
-    let closed = end_of_client(&world, &world.a, "segue/16");
+    let closed = end_of_client(&world, &world.a, "segue/17");
     let ConnectionError::ApplicationClosed(close) = &closed else { panic!("{closed:?}") };
     assert_eq!(close.error_code, OTHER_VERSION.into());
     let words = String::from_utf8_lossy(&close.reason).into_owned();
-    for word in ["version 15", "this host version 16", "the server is older: upgrade"] {
+    for word in ["version 16", "this host version 17", "the server is older: upgrade"] {
         assert!(words.contains(word), "{word:?} is not in {words:?}");
     }
     let from = world.a.addr().to_string();

@@ -27,7 +27,7 @@ use rusqlite::Connection;
 use segue_core::namespace::lives::{self, Start};
 use segue_core::namespace::{Fault, changes};
 use segue_core::nouns::Ino;
-use segue_core::promise::{Inodes, SessionId};
+use segue_core::promise::{Promising, SessionId};
 use tokio::sync::{Semaphore, oneshot};
 
 pub(crate) use sqlite::{Kv, Noted};
@@ -181,12 +181,12 @@ impl Store {
     }
 
     /// [`Store::write`] for a session, which is told what the inodes are that come with the result.
-    /// Of these, all whose changes are promised but those that come back.
+    /// What it may rely on of these comes back.
     pub(crate) async fn write_as<R: Send + 'static>(
         &self,
         author: SessionId,
         work: impl FnOnce(&mut Kv<'_>) -> Result<(R, Vec<Ino>), MetaFault> + Send + 'static,
-    ) -> Result<(R, Inodes), StoreError> {
+    ) -> Result<(R, Promising), StoreError> {
         self.submit(Some(author), work).await.unwrap_or(Err(StoreError::Poisoned))
     }
 

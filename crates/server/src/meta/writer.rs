@@ -18,7 +18,7 @@ use rusqlite::Connection;
 use segue_core::namespace::changes::{self, Changed};
 use segue_core::namespace::{Fault, keys};
 use segue_core::nouns::{Ino, VolumeId};
-use segue_core::promise::{Change, Inodes, Object, SessionId};
+use segue_core::promise::{Change, Object, Promising, SessionId};
 use tokio::sync::oneshot;
 
 use super::sqlite::{Kv, is_damage, store};
@@ -41,7 +41,7 @@ pub(super) trait Job: Send {
     fn tells(&self) -> &[Ino];
     /// Tells who asked what came of the commit, and of which of these inodes changes are not
     /// promised.
-    fn answer(self: Box<Self>, commit: Result<Inodes, StoreError>);
+    fn answer(self: Box<Self>, commit: Result<Promising, StoreError>);
 }
 
 /// A job made of a closure.
@@ -54,7 +54,7 @@ pub(super) struct Task<F, R> {
 }
 
 /// What came of a job, and of which inodes that its author was told of changes are not promised.
-pub(super) type Done<R> = Result<(R, Inodes), StoreError>;
+pub(super) type Done<R> = Result<(R, Promising), StoreError>;
 
 impl<F, R> Task<F, R> {
     pub(super) fn new(
@@ -93,11 +93,11 @@ where
         &self.tells
     }
 
-    fn answer(self: Box<Self>, commit: Result<Inodes, StoreError>) {
+    fn answer(self: Box<Self>, commit: Result<Promising, StoreError>) {
         let Task { result, answer, .. } = *self;
         let result = result.unwrap_or(Err(StoreError::Poisoned));
         // Who asked may have gone: the work is done all the same.
-        let _ = answer.send(commit.and_then(|but| Ok((result?, but))));
+        let _ = answer.send(commit.and_then(|promising| Ok((result?, promising))));
     }
 }
 
@@ -130,12 +130,12 @@ pub(super) fn run(
             // Before anybody hears that it is done: who reads from now on reads what is new.
             Ok(Committed { changes, number }) => {
                 let told = |(job, change): (Box<dyn Job>, _)| {
-                    let but = promises.committed_by(job.author(), &change, job.tells());
-                    (job, but)
+                    let promising = promises.committed_by(job.author(), &change, job.tells());
+                    (job, promising)
                 };
                 let told: Vec<_> = group.into_iter().zip(changes).map(told).collect();
                 number.into_iter().for_each(|number| promises.committed(number));
-                told.into_iter().for_each(|(job, but)| job.answer(Ok(but)));
+                told.into_iter().for_each(|(job, promising)| job.answer(Ok(promising)));
             }
             Err(error) => group.into_iter().for_each(|job| job.answer(Err(error.clone()))),
         }

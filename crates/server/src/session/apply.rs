@@ -7,7 +7,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use segue_core::namespace::{self, Admits, ApplyResult, Context, is_damage, refuse_damaged};
-use segue_core::nouns::{Fingerprint, Ino, OpId, Outcome, Piece, PieceBytes, Record, Stamped};
+use segue_core::nouns::{
+    Fingerprint, Ino, OpId, Outcome, Piece, PieceBytes, Record, Role, Stamped,
+};
+use segue_core::promise::Promising;
 use segue_core::refusal::Refusal;
 use segue_core::wire::{APPLY_MAX, Applied, Apply, Refused, Reply};
 use segue_rpc::{Body, BodyReader, CloseCode};
@@ -51,6 +54,9 @@ impl Session {
             let words = format!("records come at most {APPLY_MAX} at a time, in ascending order");
             return Err(refuse(Refusal::Limit, words));
         }
+        if apply.awaited.len() > APPLY_MAX as u64 {
+            return Err(refuse(Refusal::Limit, "more files are created than there are records"));
+        }
         self.check_outcomes(bound, &apply).await?;
         let digests = apply.records.iter().map(digest).collect::<Result<Vec<_>, _>>();
         let digests = digests.map_err(|error| refuse(Refusal::Protocol, error.to_string()))?;
@@ -72,7 +78,10 @@ impl Session {
             admits: self.server.data.store.disk_space().admits(),
         });
         self.while_connected(self.server.data.store.promises().await_grace()).await?;
-        let (outcomes, but, end) = self.apply_slices(bound, &batch, places).await?;
+        if bound.rights.role != Role::Reader {
+            self.server.data.store.promises().awaited(&bound.holder, apply.awaited);
+        }
+        let (outcomes, promising, end) = self.apply_slices(bound, &batch, places).await?;
         drop(pin);
         self.count(&outcomes);
         match end {
@@ -80,7 +89,7 @@ impl Session {
                 let promises = self.server.data.store.promises();
                 let visible = promises.is_visible(bound.volume, &bound.holder);
                 let heard = promises.heard_through(&bound.holder);
-                let promised = Some(but.into_iter().collect());
+                let promised = Some(promising);
                 Ok((Reply::Applied(Applied { outcomes, visible, promised, heard }), Body::Empty))
             }
             End::Cloned => {
@@ -113,15 +122,19 @@ impl Session {
     }
 
     /// Applies a batch, some records in each transaction: so others' changes come in between. The
-    /// outcomes, and of which inodes they touched changes are not promised.
+    /// outcomes, and what the host may rely on of the inodes that they touched.
     async fn apply_slices(
         &self,
         bound: &Bound,
         batch: &Arc<Batch>,
         mut places: Vec<Placed>,
-    ) -> Result<(Vec<Outcome>, BTreeSet<Ino>, End), Refused> {
+    ) -> Result<(Vec<Outcome>, Promising, End), Refused> {
         let mut outcomes: Vec<Outcome> = Vec::with_capacity(batch.records.len());
-        let mut but = BTreeSet::new();
+        let (mut but, mut marked) = (BTreeSet::new(), BTreeSet::new());
+        let promising = |but: BTreeSet<Ino>, marked: BTreeSet<Ino>| Promising {
+            but: but.into_iter().collect(),
+            marked: marked.into_iter().collect(),
+        };
         loop {
             let from = outcomes.len();
             let slice = from..batch.records.len().min(from + SLICE_MAX);
@@ -139,18 +152,21 @@ impl Session {
                 Ok((done, tells))
             };
             let done = self.server.data.store.write_as(bound.holder.id, work).await;
-            let (Slice { outcomes: more, repeated, end, is_cut }, unpromised) = match done {
+            let (Slice { outcomes: more, repeated, end, is_cut }, told) = match done {
                 Ok(done) => done,
                 // The client sends the others again, and hears then what is wrong.
-                Err(_) if !outcomes.is_empty() => return Ok((outcomes, but, End::Normal)),
+                Err(_) if !outcomes.is_empty() => {
+                    return Ok((outcomes, promising(but, marked), End::Normal));
+                }
                 Err(error) => return Err(error.into()),
             };
-            but.extend(repeated.into_iter().chain(unpromised.iter()));
+            but.extend(repeated.into_iter().chain(told.but.iter()));
+            marked.extend(told.marked.iter());
             let is_whole = is_cut || more.len() == wanted;
             let is_whole = is_whole && more.last().is_none_or(Outcome::is_final);
             outcomes.extend(more);
             if is_last && !is_cut || !is_whole || end != End::Normal {
-                return Ok((outcomes, but, end));
+                return Ok((outcomes, promising(but, marked), end));
             }
         }
     }

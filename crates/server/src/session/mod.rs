@@ -17,6 +17,7 @@ mod fetch;
 mod hello;
 mod read;
 mod resume;
+mod sharing;
 mod stage;
 mod upload;
 mod watch;
@@ -119,7 +120,7 @@ impl Rooms {
 
     /// Where `request` runs; nowhere if it does nothing but wait.
     fn of(&self, request: &Request, class: Class) -> Option<&Semaphore> {
-        if matches!(request, Request::Visible(()) | Request::Watch(_)) {
+        if matches!(request, Request::Visible(()) | Request::Watch(_) | Request::Open(_)) {
             return None;
         }
         let bulk = matches!(
@@ -270,6 +271,8 @@ impl Session {
             Request::Grant(()) => self.grant(bound).await,
             Request::Resume(resume) => self.resume(bound, resume).await,
             Request::Watch(watch) => self.watch(bound, watch).await,
+            Request::Open(ino) => self.open(bound, ino).await,
+            Request::Dirty(dirty) => self.dirty(bound, &dirty),
             Request::Renew(()) => {
                 let commit = self.server.data.store.promises().heard_through(&bound.holder);
                 Ok((Reply::Renewed(Renewed { commit }), Body::Empty))

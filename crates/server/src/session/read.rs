@@ -59,7 +59,7 @@ impl Session {
 }
 
 /// The reply, with a promise for what it tells of.
-fn promised(mut reply: Reply, asked: Asked<'_>, bound: &Bound) -> Reply {
+pub(super) fn promised(mut reply: Reply, asked: Asked<'_>, bound: &Bound) -> Reply {
     let inodes = reply.inodes();
     if !inodes.is_empty() {
         reply.promise(asked.answered(&bound.holder, &inodes));

@@ -19,15 +19,16 @@ impl Session {
         let store = &self.server.data.store;
         // First, so that what changes behind the snapshot is told.
         let inodes: Vec<Ino> = resume.held.iter().collect();
-        if !store.promises().resume(&bound.holder, &inodes) {
+        let Some(marked) = store.promises().resume(&bound.holder, &inodes) else {
             return Ok((Reply::Resumed(None), Body::Empty));
-        }
+        };
         let volume = bound.volume;
         let look = move |snapshot: &mut Kv<'_>| -> Result<_, MetaFault> {
             changes::resumed(snapshot, volume, &resume)
         };
         let resumed = match store.read(look).await {
-            Ok(Ok(Some(resumed))) => {
+            Ok(Ok(Some(mut resumed))) => {
+                resumed.changed = resumed.changed.iter().chain(marked).collect();
                 let changed = resumed.changed.len();
                 tracing::debug!(held = inodes.len(), changed, "a host reconnected");
                 Some(resumed)

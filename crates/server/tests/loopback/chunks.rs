@@ -3,7 +3,7 @@
 use segue_core::chunk::{fingerprint, possession_proof};
 use segue_core::namespace::{leaf_name, leaf_of};
 use segue_core::nouns::{Outcome, Role};
-use segue_core::promise::Inodes;
+use segue_core::promise::Promising;
 use segue_core::refusal::Refusal;
 use segue_core::wire::{Applied, Apply, Fetch, Leaf, LeafPart, Put, Reply, Request, Stage};
 use segue_rpc::Body;
@@ -43,7 +43,12 @@ async fn records_may_bring_along_the_chunks_that_they_need() {
     let (ino, version) = tin.create("f").await;
     let stamped = tin.stamp(store(ino, version, 50_000, vec![chunk(0, &bytes)]));
     let chunks = vec![(fingerprint(&bytes), 50_000)];
-    let request = Request::Apply(Apply { records: vec![stamped], chunks, acked_below: 0 });
+    let request = Request::Apply(Apply {
+        records: vec![stamped],
+        chunks,
+        acked_below: 0,
+        ..Apply::default()
+    });
     let body = Body::from(encode_block(&bytes));
     let reply = tin.peer.call(&request, body).await.unwrap().reply;
     let Reply::Applied(Applied { outcomes, .. }) = reply else { panic!("{reply:?}") };
@@ -150,13 +155,14 @@ async fn what_comes_is_within_the_quota() {
     assert_eq!(tin.offer(&[&parts[3]]).await, [0]);
 
     let chunks = vec![(fingerprint(&parts[3]), 100_000)];
-    let request = Request::Apply(Apply { records: Vec::new(), chunks, acked_below: 0 });
+    let request =
+        Request::Apply(Apply { records: Vec::new(), chunks, acked_below: 0, ..Apply::default() });
     let body = Body::from(encode_block(&parts[3]));
     let reply = tin.peer.call(&request, body).await.unwrap().reply;
     let Reply::Applied(Applied { outcomes, visible, promised, .. }) = reply else {
         panic!("{reply:?}")
     };
-    assert_eq!((outcomes, visible, promised), (Vec::new(), true, Some(Inodes::default())));
+    assert_eq!((outcomes, visible, promised), (Vec::new(), true, Some(Promising::default())));
     assert_eq!(arrived(&server).await, 300_000);
 
     let (ino, version) = tin.create("f").await;
@@ -189,7 +195,7 @@ async fn a_reader_brings_nothing() {
     let (_, creation) = zinc.creation("f");
     let records = vec![zinc.stamp(creation)];
     let chunks = vec![(fingerprint(&theirs), 300_000)];
-    let request = Request::Apply(Apply { records, chunks, acked_below: 0 });
+    let request = Request::Apply(Apply { records, chunks, acked_below: 0, ..Apply::default() });
     let body = Body::from(encode_block(&theirs));
     let reply = zinc.peer.call(&request, body).await.unwrap().reply;
     let Reply::Applied(Applied { outcomes, .. }) = reply else { panic!("{reply:?}") };

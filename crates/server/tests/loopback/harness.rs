@@ -309,7 +309,7 @@ pub(crate) async fn fetch(peer: &Peer, ask: Fetch) -> Result<(Vec<u8>, Vec<(u64,
 }
 
 pub(crate) fn apply(records: Vec<Stamped>) -> Request {
-    Request::Apply(Apply { records, chunks: Vec::new(), acked_below: 0 })
+    Request::Apply(Apply { records, chunks: Vec::new(), acked_below: 0, ..Apply::default() })
 }
 
 /// The attributes that a record led to.

@@ -151,7 +151,7 @@ async fn bodies_that_are_not_what_was_said_are_refused() {
     let put = |chunks: Vec<_>| Request::Put(Put { chunks, ..Put::default() });
     let records = || {
         let chunks = vec![(name, long)];
-        Request::Apply(Apply { records: Vec::new(), chunks, acked_below: 0 })
+        Request::Apply(Apply { records: Vec::new(), chunks, acked_below: 0, ..Apply::default() })
     };
     let longest = u32::try_from(BLOCK_MAX).unwrap().to_le_bytes();
     let wrong = [
@@ -191,7 +191,8 @@ async fn requests_that_come_again_and_again_are_done_once() {
     let (ino, creation) = tin.creation("once");
     let records = vec![tin.stamp(creation)];
     let long = bytes.len() as u32;
-    let request = Request::Apply(Apply { records, chunks: Vec::new(), acked_below: 0 });
+    let request =
+        Request::Apply(Apply { records, chunks: Vec::new(), acked_below: 0, ..Apply::default() });
     let put = Request::Put(Put { chunks: vec![(fingerprint(&bytes), long)], ..Put::default() });
     let calling: Vec<_> = (0..100)
         .map(|_| {

@@ -100,7 +100,8 @@ async fn requests_over_a_limit_are_refused_with_words_and_nothing_else() {
     let records = apply(records.collect());
     let long: Vec<_> = (0..3).map(|seed| noise(APPLY_BODY_MAX / 2, seed)).collect();
     let chunks = long.iter().map(|bytes| (fingerprint(bytes), bytes.len() as u32)).collect();
-    let heavy = Request::Apply(Apply { records: Vec::new(), chunks, acked_below: 0 });
+    let heavy =
+        Request::Apply(Apply { records: Vec::new(), chunks, acked_below: 0, ..Apply::default() });
     let body: Vec<u8> = long.iter().flat_map(|bytes| encode_block(bytes)).collect();
     for (request, body) in [
         (Request::Offer(offer), Body::Empty),

@@ -58,7 +58,12 @@ async fn a_copy_of_a_host_goes_on_as_another_client() {
     let outcome = tin.send(vec![first.clone()]).await.remove(0);
     let version = done(&outcome, ino).data_version;
     let next = tin.stamp(store(ino, version, 3, vec![inline(0, b"two")]));
-    let knows = Apply { records: Vec::new(), chunks: Vec::new(), acked_below: next.seq };
+    let knows = Apply {
+        records: Vec::new(),
+        chunks: Vec::new(),
+        acked_below: next.seq,
+        ..Apply::default()
+    };
     let reply = call(&tin.peer, &Request::Apply(knows)).await;
     assert!(matches!(reply, Reply::Applied(Applied { .. })), "{reply:?}");
     assert!(tin.peer.call(&apply(vec![first, next.clone()]), Body::Empty).await.is_err());

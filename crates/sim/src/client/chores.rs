@@ -8,7 +8,7 @@ use segue_core::refusal::Refusal;
 use segue_core::wire::{Hello, Reply, Request};
 
 use super::Mount;
-use super::shell::Ran;
+use super::shell::{Hearing, Ran};
 use crate::Violation;
 use crate::plan::Bug;
 use crate::remote::{Asking, Errand, Sent, UploadId, Waits, Whose};
@@ -21,6 +21,10 @@ pub(crate) struct Chores {
     pub(super) to_start: Vec<Call>,
     /// These go on then.
     paused: Vec<(CallId, Time)>,
+    /// These wait until something is settled, because another host waits.
+    pulling: Vec<(u64, Hearing)>,
+    /// What these wait for is sent, as far as it goes.
+    pub(crate) pulled: Vec<(u64, bool)>,
     /// It is known how much quotas have left.
     pub(super) knows_room: bool,
 }
@@ -38,7 +42,32 @@ impl Mount {
             let ran = self.go_on_with(id, Ok(Done::Carried))?;
             self.goes_on(Whose::Chore, ran)?;
         }
+        self.go_on_pulling()?;
         self.start_chores()
+    }
+
+    /// Another host opens `ino`.
+    pub(crate) fn pull(&mut self, ino: Ino, number: u64) -> Result<(), Violation> {
+        if self.bug == Some(Bug::ClientPullsNothing) {
+            self.chores.pulled.push((number, true));
+            return Ok(());
+        }
+        self.start_as(Whose::Pull(number), Call::Pull(ino))?;
+        self.take_turn()
+    }
+
+    /// Goes on with what other hosts wait for, where something is settled.
+    fn go_on_pulling(&mut self) -> Result<(), Violation> {
+        for (number, hearing) in std::mem::take(&mut self.chores.pulling) {
+            match self.heard_of(&hearing)? {
+                Some(Ran::Hears(next)) => {
+                    self.chores.pulling.push((number, next.after(&hearing)));
+                }
+                Some(ran) => self.goes_on(Whose::Pull(number), ran)?,
+                None => self.chores.pulling.push((number, hearing)),
+            }
+        }
+        Ok(())
     }
 
     /// Begins the calls that the host wants begun.
@@ -63,6 +92,13 @@ impl Mount {
             (Whose::Merge, ran) => return self.merge_goes_on(ran),
             (Whose::Lane(lane), Ran::Answered(answer)) => return self.sent(lane, answer),
             (Whose::Chore, Ran::Answered(_)) => {}
+            (Whose::Pull(number), Ran::Answered(answer)) => {
+                let is_sent = answer.is_ok_and(|answer| answer.is_settled);
+                self.chores.pulled.push((number, is_sent));
+            }
+            (Whose::Pull(number), Ran::Hears(hearing)) => {
+                self.chores.pulling.push((number, *hearing));
+            }
             (Whose::Chore, Ran::Pauses(id, time)) => {
                 self.chores.paused.push((id, Time(self.now.0 + time)));
             }
@@ -152,6 +188,7 @@ impl Mount {
 
     /// Begins the calls that an answer makes room for.
     pub(crate) fn take_turn(&mut self) -> Result<(), Violation> {
+        self.go_on_pulling()?;
         self.start_chores()?;
         self.send()
     }

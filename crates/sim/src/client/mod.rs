@@ -54,7 +54,7 @@ pub(crate) struct Mount {
     pub(crate) ahead: i64,
     /// Calls of the host.
     host_calls: u64,
-    chores: Chores,
+    pub(crate) chores: Chores,
     pub(crate) merging: Merging,
     /// There may be quotas, and it is to be asked how much they have left.
     pub(crate) has_limits: bool,

@@ -99,7 +99,10 @@ impl Mount {
             while let Some(action) = self.core.poll_action() {
                 match action {
                     Action::Reply(_, result) => answer = Some(result),
-                    Action::Query(..) | Action::Fetch(..) | Action::Renew(_)
+                    Action::Query(..)
+                    | Action::Fetch(..)
+                    | Action::Renew(_)
+                    | Action::Announce(..)
                         if self.remote.is_offline =>
                     {
                         done = Some(Err(Refusal::Unreachable.into()));
@@ -107,6 +110,7 @@ impl Mount {
                     Action::Query(_, query) => return Ran::asks(Asking::query(id, query.ask)),
                     Action::Fetch(_, gap) => return Ran::asks(Asking::fetch(id, gap)),
                     Action::Renew(_) => return Ran::asks(Asking::renew(id)),
+                    Action::Announce(_, dirty) => return Ran::asks(Asking::announce(id, *dirty)),
                     Action::Resume(_, resume) => return Ran::asks(Asking::resume(id, *resume)),
                     Action::Deliver(_, batch) => return self.deliver(id, batch),
                     Action::Await(_, awaited) => return Ok(self.awaits(id, awaited)),

@@ -115,11 +115,10 @@ impl SimRemote {
         let records = records.ok_or_else(|| Violation("a store was not made".into()))?;
         let body = chunks.iter().flat_map(|chunk| chunk.bytes.to_vec()).collect();
         let chunks = chunks.iter().map(|chunk| (chunk.name, chunk.len)).collect();
-        let request =
-            Request::Apply(Apply { records, chunks, acked_below: disk.acked_below(core) });
         disk.acknowledged.check_sent(batch)?;
         disk.kept.sent.extend(batch.iter().map(|logged| logged.seq));
-        core.mark_sending(batch, now);
+        let (acked_below, awaited) = (disk.acked_below(core), core.mark_sending(batch, now));
+        let request = Request::Apply(Apply { records, chunks, acked_below, awaited });
         Ok(Asking { call, request, body, batch: Some(deliver) })
     }
 

@@ -18,7 +18,7 @@ use segue_core::host::action::{Ask, CallId, Deliver, Done, Fact, Gap, Told, Undo
 use segue_core::host::log::Lane;
 use segue_core::nouns::{Dentry, Ino, Store, Time};
 use segue_core::refusal::Refusal;
-use segue_core::wire::{Hello, Lookup, Readdir, Reply, Request, Resume};
+use segue_core::wire::{Dirty, Hello, Lookup, Readdir, Reply, Request, Resume};
 
 use crate::disk::{Carried, HostDisk, Kept};
 use crate::plan::Bug;
@@ -43,6 +43,8 @@ pub(crate) enum Whose {
     Chore,
     /// The connection: promises are to count over it.
     Connection,
+    /// Another host, for which the server asks with this number.
+    Pull(u64),
 }
 
 /// A request that a call of the host waits for.
@@ -65,6 +67,7 @@ impl Asking {
     pub(crate) fn query(call: CallId, ask: Ask) -> Asking {
         let request = match ask {
             Ask::Attr(ino) => Request::Getattr(ino),
+            Ask::Open(ino) => Request::Open(ino),
             Ask::Name(Dentry { parent, name }) => Request::Lookup(Lookup { parent, name }),
             Ask::Page { directory, after, since, limit } => {
                 Request::Readdir(Readdir { ino: directory, after, since, limit })
@@ -83,6 +86,11 @@ impl Asking {
     /// The request that the server keeps its promises.
     pub(crate) fn renew(call: CallId) -> Asking {
         Asking::new(call, Request::Renew(()))
+    }
+
+    /// What the server is to know of changes here.
+    pub(crate) fn announce(call: CallId, dirty: Dirty) -> Asking {
+        Asking::new(call, Request::Dirty(dirty))
     }
 
     /// The question which promises count over a new connection.
@@ -284,7 +292,9 @@ impl SimRemote {
             }
             (Request::Renew(()), reply) => return Ok(self.session.renewed(&reply)),
             (Request::Resume(_), reply) => return Ok(self.session.resumed(reply)),
+            (Request::Dirty(_), Reply::Marked(())) => return Ok(Ok(Done::Carried)),
             (_, Reply::Node(found)) => Ok(Fact::Attr(found.node)),
+            (_, Reply::Opened(opened)) => Ok(Fact::Opened(opened.found.node, opened.is_hidden)),
             (_, Reply::Looked(looked)) => Ok(Fact::Name(looked)),
             (_, Reply::Page(page)) => Ok(Fact::Page(page)),
             (_, Reply::Compared(is_same)) => Ok(Fact::Same(is_same)),

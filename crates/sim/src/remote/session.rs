@@ -82,7 +82,7 @@ impl SimSession {
     /// The promises in a reply.
     pub(super) fn promised(&self, reply: &Reply) -> Option<Promised> {
         let session = self.number();
-        reply.promised().map(|inodes| Promised { session, inodes })
+        reply.promised().map(|(inodes, marked)| Promised { session, inodes, marked })
     }
 
     /// The server says up to where it has told this session of changes.

@@ -6,7 +6,8 @@ use std::time::Duration;
 
 use segue_core::namespace::changes;
 use segue_core::nouns::{ClientId, Ino, Time, Version, VolumeId};
-use segue_core::promise::{Change, Grace, Inodes, Promises, SessionId};
+use segue_core::promise::{Change, Grace, Inodes, Promises, Promising, SessionId};
+use segue_core::sharing::Dirty;
 use segue_core::upkeep::RemnantAges;
 use segue_core::wire::{BREAK_MAX, Renewed, Reply, Request, Resume};
 
@@ -30,6 +31,8 @@ pub(crate) struct Sessions {
     pub(super) of: BTreeMap<ClientId, Connected>,
     /// When inodes changed, and to what; `None`: they went.
     pub(super) history: BTreeMap<Ino, Vec<(Time, Option<Version>)>>,
+    /// What clients said that they have changed, whatever became of that.
+    said: BTreeMap<ClientId, BTreeSet<Ino>>,
     /// Until when a client was told that what was committed is visible.
     pub(super) shown: BTreeMap<ClientId, Time>,
     /// The last moment of these: no two things happen at one.
@@ -46,6 +49,7 @@ impl Default for Sessions {
             table: Promises::new(PROMISES_MAX, PROMISES_MAX / 2, 0),
             of: BTreeMap::new(),
             history: BTreeMap::new(),
+            said: BTreeMap::new(),
             shown: BTreeMap::new(),
             instant: Time::default(),
             grace: Grace::new(BTreeSet::new(), Time::default()),
@@ -127,7 +131,15 @@ impl Server {
         match request {
             Request::Resume(resume) => return self.resume(id, resume).map(Some),
             Request::Renew(()) => return Ok(Some(self.renew(id))),
+            Request::Dirty(dirty) => {
+                self.dirty((client, id), dirty);
+                return Ok(Some((Reply::Marked(()), Vec::new())));
+            }
             _ => {}
+        }
+        if let Request::Apply(apply) = request {
+            let dirty = Dirty { changed: apply.awaited.clone(), ..Dirty::default() };
+            self.dirty((client, id), &dirty);
         }
         let ask = self.sessions.as_mut().map(|sessions| sessions.table.ask());
         let (mut reply, answer) = self.answer(client, request, body)?;
@@ -140,7 +152,7 @@ impl Server {
         let reader = id.filter(|_| author.is_none());
         match (reader, reply.inodes()) {
             (Some(id), inodes) if !inodes.is_empty() && told_remnant.is_none() => {
-                reply.promise(Some(sessions.table.answered(ask, id, &inodes).but));
+                reply.promise(Some(sessions.table.answered(ask, id, &inodes).promising));
             }
             _ => sessions.table.unanswered(ask),
         }
@@ -149,9 +161,10 @@ impl Server {
             self.repeated.clear();
         }
         tells.retain(|ino| !self.repeated.contains(ino));
-        let but = self.committed(author, tells, now)?;
+        let Promising { but, marked } = self.committed(author, tells, now)?;
         if author.is_some() {
-            reply.promise(Some(self.repeated.iter().copied().chain(but.iter()).collect()));
+            let but = self.repeated.iter().copied().chain(but.iter()).collect();
+            reply.promise(Some(Promising { but, marked }));
         }
         let volume = self.volume;
         let Some(sessions) = &mut self.sessions else { return Ok(None) };
@@ -175,7 +188,7 @@ impl Server {
         author: Option<SessionId>,
         tells: Vec<Ino>,
         now: Time,
-    ) -> Result<Inodes, Violation> {
+    ) -> Result<Promising, Violation> {
         let changed = std::mem::take(&mut self.changed);
         let unnoted = std::mem::take(&mut self.unnoted);
         let number = match unnoted.is_empty() {
@@ -186,19 +199,19 @@ impl Server {
             changes::forget(&mut self.disk.rows, (0, most), NOTES_SLICE)?;
         }
         let volume = self.volume;
-        let Some(sessions) = &mut self.sessions else { return Ok(Inodes::default()) };
+        let Some(sessions) = &mut self.sessions else { return Ok(Promising::default()) };
         let gone = changed.iter().filter(|(_, became)| became.is_none());
         let change = Change {
             objects: changed.keys().map(|ino| (volume, *ino)).collect(),
             gone: gone.map(|(ino, _)| (volume, *ino)).collect(),
         };
-        let but = sessions.table.committed_by(author, &change, &tells).but;
+        let promising = sessions.table.committed_by(author, &change, &tells).promising;
         number.into_iter().for_each(|number| sessions.table.committed(number));
         let instant = sessions.instant(now);
         for (ino, version) in changed {
             sessions.history.entry(ino).or_default().push((instant, version));
         }
-        Ok(but)
+        Ok(promising)
     }
 
     /// Which of what a host knows from before has changed since.
@@ -206,10 +219,14 @@ impl Server {
         let held: Vec<Ino> = resume.held.iter().collect();
         let none = (Reply::Resumed(None), Vec::new());
         let Some((sessions, id)) = self.sessions.as_mut().zip(id) else { return Ok(none) };
-        if !sessions.table.hold(id, &held).but.is_empty() {
+        let Promising { but, marked } = sessions.table.hold(id, &held).promising;
+        if !but.is_empty() {
             return Ok(none);
         }
         let mut resumed = changes::resumed(&mut self.disk.rows, self.volume, resume)?;
+        if let Some(resumed) = &mut resumed {
+            resumed.changed = resumed.changed.iter().chain(marked.iter()).collect();
+        }
         if self.bug == Some(Bug::ServerResumesUnread)
             && let Some(resumed) = &mut resumed
         {
@@ -235,11 +252,59 @@ impl Server {
             return;
         }
         sessions.grace.came_back(client);
-        let id = sessions.table.enter(volume);
+        let id = sessions.table.enter(volume, client);
         let connected = Connected { id, host, connection, heard: now };
         if let Some(earlier) = sessions.of.insert(client, connected) {
-            sessions.table.leave(earlier.id);
+            sessions.table.leave(earlier.id, now);
         }
+    }
+
+    /// A client says what it has changed.
+    fn dirty(&mut self, (client, id): (ClientId, Option<SessionId>), dirty: &Dirty) {
+        let Some((sessions, id)) = self.sessions.as_mut().zip(id) else { return };
+        let said = sessions.said.entry(client).or_default();
+        if dirty.is_all {
+            said.clear();
+        }
+        said.retain(|ino| !dirty.clean.iter().any(|clean| clean == *ino));
+        said.extend(dirty.changed.iter());
+        if self.bug != Some(Bug::ServerForgetsMarks) {
+            // Who has something to hear is found by looking.
+            drop(sessions.table.dirty(id, dirty));
+        }
+    }
+
+    /// Files that clients besides `reader` have said to have changed.
+    pub(crate) fn said_to(&self, reader: ClientId) -> impl Iterator<Item = Ino> + '_ {
+        let said = self.sessions.iter().flat_map(|sessions| &sessions.said);
+        said.filter(move |(client, _)| **client != reader).flat_map(|(_, said)| said).copied()
+    }
+
+    /// The hosts that are connected, without that of `reader`, and have said that they have changed
+    /// `ino`.
+    pub(crate) fn said(&self, reader: ClientId, ino: Ino, now: Time) -> Vec<usize> {
+        let Some(sessions) = &self.sessions else { return Vec::new() };
+        let has_said = |(client, said): &(&ClientId, &BTreeSet<Ino>)| {
+            **client != reader && said.contains(&ino)
+        };
+        let clients = sessions.said.iter().filter(has_said).map(|(client, _)| client);
+        let known = clients.filter_map(|client| sessions.of.get(client));
+        known.filter(|known| now.since(known.heard) <= IDLE).map(|known| known.host).collect()
+    }
+
+    /// Those that have changes of `ino` for which a reader waits, and whether others have some and
+    /// are away.
+    pub(crate) fn writers(&mut self, from: Origin, ino: Ino, now: Time) -> (Vec<Holder>, bool) {
+        let Some(reader) = self.session_of(from.client, now) else { return Default::default() };
+        let Some(sessions) = &mut self.sessions else { return Default::default() };
+        let (mut here, mut is_away) = (Vec::new(), false);
+        for client in sessions.table.writers(reader.id, ino) {
+            match sessions.of.get(&client).filter(|known| now.since(known.heard) <= IDLE) {
+                Some(known) => here.push(Holder { host: known.host, client, session: known.id }),
+                None => is_away = true,
+            }
+        }
+        (here, is_away)
     }
 
     /// A client asks whether what is committed is visible. Which moment it means.
@@ -261,7 +326,7 @@ impl Server {
         let is_gone = |known: &Connected| now.since(known.heard) > IDLE;
         for (client, known) in sessions.of.clone() {
             if is_gone(&known) {
-                sessions.table.leave(known.id);
+                sessions.table.leave(known.id, now);
                 sessions.of.remove(&client);
             }
         }
@@ -301,7 +366,7 @@ impl Server {
         let sessions = self.sessions.as_mut()?;
         let known = sessions.of.get_mut(&client)?;
         if now.since(known.heard) > IDLE {
-            sessions.table.leave(known.id);
+            sessions.table.leave(known.id, now);
             sessions.of.remove(&client);
             return None;
         }
@@ -356,6 +421,7 @@ impl Server {
             return;
         };
         if let Some(sessions) = &mut self.sessions {
+            sessions.said.clear();
             let connected = std::mem::take(&mut sessions.of).into_keys();
             let absent = connected.chain(sessions.grace.absent().iter().copied()).collect();
             sessions.grace = match self.bug {

@@ -98,6 +98,7 @@ impl World {
 
     pub(super) fn stop_server(&mut self) {
         self.server_up = false;
+        self.pulls.clear();
         self.server.forget_sessions(self.now);
         // What was asked is not done; what was done is not heard of.
         self.events.retain(|_, event| {
@@ -108,6 +109,8 @@ impl World {
                     | Event::Break { .. }
                     | Event::Heard { .. }
                     | Event::Visible { .. }
+                    | Event::Pull(..)
+                    | Event::Pulled(..)
             )
         });
         self.summary.server_crashes += 1;

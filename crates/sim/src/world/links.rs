@@ -98,11 +98,20 @@ impl World {
         if self.options.copies && !self.images.arrived.insert((client, call)) {
             return Ok(());
         }
+        if let Request::Open(ino) = request
+            && self.begin_pulls(from, call, ino)?
+        {
+            return Ok(());
+        }
         let asked = (&request, &body[..]);
         let Some(answer) = self.server.serve(from, asked, self.now)? else {
             self.summary.lost += 1;
             return Ok(());
         };
+        if let Request::Open(ino) = request {
+            // Nobody was asked: then nobody has said that he has more.
+            self.check_paid(ino, &self.owed(from.client, ino))?;
+        }
         if let (Reply::Welcome(_), Request::Hello(hello)) = (&answer.0, &request) {
             self.images.welcomed(client, hello.client);
         }

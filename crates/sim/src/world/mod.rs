@@ -16,6 +16,7 @@ mod draws;
 mod faults;
 mod links;
 mod promises;
+mod pulls;
 mod room;
 
 use std::collections::{BTreeMap, VecDeque};
@@ -40,6 +41,7 @@ use clocks::Clock;
 use copies::Images;
 use draws::{Draws, Who};
 use links::{SimLink, Way};
+use pulls::{GRACE, Pulling};
 
 /// Application threads of a client: two, so that one's replies meet the other's changes.
 const THREADS: usize = 2;
@@ -72,6 +74,10 @@ enum Event {
     Break { to: Holder, inodes: Vec<Ino> },
     Heard(Holder),
     Visible { client: usize, call: u64, moment: Moment },
+    AskForPull(Holder, u64),
+    Pull(Holder, u64),
+    Pulled(ClientId, u64, bool),
+    PullOver(u64),
     Reconnect(usize),
     Thread { client: usize, thread: usize },
     Tick(usize),
@@ -123,6 +129,9 @@ pub(crate) struct World {
     /// Hosts whose disks are full.
     full: Vec<bool>,
     images: Images,
+    /// Opens that wait for hosts, by the number of the last one.
+    pulls: BTreeMap<u64, Pulling>,
+    last_pull: u64,
     model: Option<Model>,
     /// What it was when so many entries were in the host's log.
     past: Vec<(u64, Model)>,
@@ -162,6 +171,8 @@ impl World {
             clocks: Vec::new(),
             full: vec![false; plan.clients],
             images: Images::new(seed, plan.clients),
+            pulls: BTreeMap::new(),
+            last_pull: 0,
             model: (plan.clients == 1 && !options.copies).then(Model::new),
             past: vec![(0, Model::new())],
             calm: false,
@@ -356,6 +367,10 @@ impl World {
                 self.answer_visible(client, call, moment);
                 Ok(())
             }
+            Event::AskForPull(to, number) => self.ask_for_pull(to, number),
+            Event::Pull(to, number) => self.hear_pull(to, number),
+            Event::Pulled(client, number, is_sent) => self.pulled(client, number, is_sent),
+            Event::PullOver(number) => self.end_pull(number),
             Event::Reconnect(client) => {
                 self.with(client, |apps| {
                     apps.mount.take_told(Ended::Session)?;
@@ -428,6 +443,8 @@ impl World {
         }
         let requests = std::mem::take(&mut mount.remote.outbox);
         let (me, connection) = (mount.disk.kept.client(), mount.remote.session.connection);
+        let pulled = std::mem::take(&mut mount.chores.pulled);
+        self.answer_pulls(client, me, pulled);
         for (call, request, body) in requests {
             self.say(&format!("client {client} asks {call}: {request:?}"));
             let as_client = match &request {
@@ -438,7 +455,9 @@ impl World {
             let bytes = self.size_of(|| request.encode(), &body);
             // That may take as long as it takes to give a silent client up.
             if !matches!(request, Request::Visible(())) {
-                let patience = self.patience(client, bytes);
+                let waits = matches!(request, Request::Open(_));
+                let waits = if waits { 2 * GRACE } else { Duration::ZERO };
+                let patience = waits + self.patience(client, bytes);
                 self.after(TIMEOUT + patience, Event::Timeout { client, call });
             }
             let copies =

@@ -4,7 +4,7 @@ use segue_core::nouns::Ino;
 use segue_core::wire::Reply;
 
 use super::links::Way;
-use super::{Event, Host, LOOK, RECONNECT, World};
+use super::{Event, Host, LOOK, RECONNECT, World, pulls};
 use crate::Violation;
 use crate::check::{backed, kernel, promised};
 use crate::server::{Holder, Moment, Telling};
@@ -27,6 +27,11 @@ impl World {
         };
         match self.options.promises && !self.images.is_twin(client, self.now) {
             true => promised::check(mount, &self.server, self.now, is_on_its_way)
+                .and_then(|()| match self.server.may_believe(mount.disk.kept.client(), self.now) {
+                    // It has not heard that there is another server.
+                    true => Ok(()),
+                    false => pulls::check_marks(mount, &self.server, is_on_its_way),
+                })
                 .and_then(|()| match self.is_wide_awake(client) {
                     true => kernel::check(mount, &self.server, self.now, is_on_its_way),
                     false => Ok(()),

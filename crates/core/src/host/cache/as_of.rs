@@ -15,6 +15,8 @@ pub struct Promised {
     pub session: u64,
     /// Of which inodes of the answer.
     pub inodes: BTreeSet<Ino>,
+    /// Which inodes of the answer another host has changed, so that an open asks before.
+    pub marked: BTreeSet<Ino>,
 }
 
 /// As of when something is known of inodes.
@@ -37,6 +39,7 @@ pub struct AsOf {
     session: u64,
     /// Shared: one answer may hold the outcomes of many changes.
     promised: Arc<BTreeSet<Ino>>,
+    marked: Arc<BTreeSet<Ino>>,
 }
 
 impl AsOf {
@@ -70,11 +73,20 @@ impl When for &AsOf {
 }
 
 impl Promised {
+    /// Changes of `inodes` are told to `session`, and no other host has marked one.
+    pub fn unmarked(session: u64, inodes: impl IntoIterator<Item = Ino>) -> Promised {
+        let inodes = inodes.into_iter().collect();
+        Promised { session, inodes, marked: BTreeSet::new() }
+    }
+
     /// What is promised with either answer.
     #[must_use]
     pub fn and(mut self, other: Option<Promised>) -> Promised {
         let other = other.filter(|other| other.session == self.session);
-        self.inodes.extend(other.into_iter().flat_map(|other| other.inodes));
+        if let Some(other) = other {
+            self.inodes.extend(other.inodes);
+            self.marked.extend(other.marked);
+        }
         self
     }
 }
@@ -85,9 +97,11 @@ impl Tree {
     pub fn as_of(&self, promised: Option<Promised>, [asked, came]: [Time; 2]) -> AsOf {
         let session = self.session.number;
         let promised = promised.filter(|promised| promised.session == session);
-        let mut inodes = promised.map(|promised| promised.inodes).unwrap_or_default();
+        let promised = promised.map(|promised| (promised.inodes, promised.marked));
+        let (mut inodes, marked) = promised.unwrap_or_default();
         inodes.retain(|ino| !self.session.may_have_changed(*ino, asked));
-        AsOf { asked, came, session, promised: Arc::new(inodes) }
+        let (promised, marked) = (Arc::new(inodes), Arc::new(marked));
+        AsOf { asked, came, session, promised, marked }
     }
 
     /// An answer was taken in that is `as_of` then: what was promised with it counts.
@@ -103,10 +117,11 @@ impl Tree {
             return;
         }
         self.session.is_used = true;
-        if let Some(node) = self.nodes.get_mut(&ino)
-            && node.promise.is_none_or(|held| self.session.replaces(held, since))
-        {
-            node.promise = Some(Promise { session, since });
+        let is_marked = as_of.marked.contains(&ino);
+        let Some(node) = self.nodes.get_mut(&ino) else { return };
+        match &mut node.promise {
+            Some(held) if !self.session.replaces(*held, since) => held.is_marked = is_marked,
+            promise => *promise = Some(Promise { session, since, is_marked }),
         }
     }
 }
@@ -125,7 +140,7 @@ mod tests {
         let at = |ms| Time(Duration::from_millis(ms));
         let mut tree = Tree::new(100);
         tree.follow(1, at(0));
-        let promised = Promised { session: 1, inodes: [Ino(5), Ino(6)].into() };
+        let promised = Promised::unmarked(1, [Ino(5), Ino(6)]);
         tree.broken(Ino(6), at(10));
         let as_of = tree.as_of(Some(promised), [at(5), at(20)]);
         let touched = [5, 6, 7].map(|ino| attr(ino, Kind::File, 1)).to_vec();

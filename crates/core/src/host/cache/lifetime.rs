@@ -258,7 +258,7 @@ mod tests {
         let at = |seconds| Time(Duration::from_secs(seconds));
         tree.follow(1, at(0));
         assert!(tree.install_listing(attr(7, Kind::Directory, 1), Vec::new(), at(0)));
-        let promised = Promised { session: 1, inodes: [Ino(7)].into() };
+        let promised = Promised::unmarked(1, [Ino(7)]);
         tree.promised(&tree.as_of(Some(promised), [at(0); 2]));
         tree.follow(1, at(1));
         assert!(tree.may_keep_listing(Ino(7), at(10)));
@@ -279,7 +279,7 @@ mod tests {
         let at = |ms| Time(Duration::from_millis(ms));
         tree.follow(1, at(0));
         assert!(tree.install_listing(attr(7, Kind::Directory, 1), Vec::new(), at(0)));
-        let promised = Promised { session: 1, inodes: [Ino(7)].into() };
+        let promised = Promised::unmarked(1, [Ino(7)]);
         tree.promised(&tree.as_of(Some(promised), [at(0); 2]));
         tree.tell(Ino(7), at(5000));
         assert!(tree.is_told(Ino(7), at(5999)) && !tree.is_told(Ino(7), at(6000)));

@@ -34,6 +34,7 @@ impl Unsettled {
 impl Tree {
     /// Counts one more unsettled change of `ino`.
     pub fn mark(&mut self, ino: Ino) {
+        self.stir(ino);
         match self.nodes.get_mut(&ino) {
             Some(node) => node.pending += 1,
             None => self.unknown.entry(ino).or_default().pending += 1,
@@ -363,6 +364,7 @@ impl Tree {
 
     fn unmark_inodes(&mut self, touched: &Touched) {
         for ino in &touched.inodes {
+            self.stir(*ino);
             if let Some(node) = self.nodes.get_mut(ino) {
                 one_less(&mut node.pending);
                 if node.pending == 0 {

@@ -15,6 +15,7 @@ mod outliving;
 mod pages;
 mod places;
 mod promised;
+mod stirred;
 mod storms;
 #[cfg(test)]
 mod tests;

@@ -32,6 +32,8 @@ pub(super) struct Promise {
     pub(super) session: u64,
     /// When it came.
     pub(super) since: Time,
+    /// Another host has changed the inode, and the server lacks some of that.
+    pub(super) is_marked: bool,
 }
 
 /// Up to where a session of this host was told.
@@ -258,6 +260,13 @@ impl Tree {
         node.pending > 0 || node.checked.is_some_and(covers)
     }
 
+    /// True if another host has changed `ino`, and the server did not have all of that when it last
+    /// spoke of it.
+    pub fn is_marked(&self, ino: Ino) -> bool {
+        let promise = self.nodes.get(&ino).and_then(|node| node.promise);
+        promise.is_some_and(|promise| promise.is_marked)
+    }
+
     /// True if a promise covers what was asked for of `ino` at `checked`.
     pub(super) fn covers(&self, ino: Ino, checked: Time, now: Time) -> bool {
         let promise = self.nodes.get(&ino).and_then(|node| node.promise);
@@ -314,7 +323,7 @@ mod tests {
     }
 
     fn told(inodes: &[Ino], session: u64) -> Option<Promised> {
-        Some(Promised { session, inodes: inodes.iter().copied().collect() })
+        Some(Promised::unmarked(session, inodes.iter().copied()))
     }
 
     fn promise(tree: &mut Tree, inodes: &[Ino], session: u64, at: Time) {

@@ -233,7 +233,7 @@ fn what_a_pending_removal_hides_is_not_believed() {
     tree.apply(&create(5, "f", NewNode::File), Timestamp::default());
     let unlink = Record::Unlink { parent: Ino::ROOT, name: name("f"), ino: Ino(5), open: false };
     tree.apply(&unlink, Timestamp::default());
-    let promised = Promised { session: 1, inodes: [Ino::ROOT, Ino(7)].into() };
+    let promised = Promised::unmarked(1, [Ino::ROOT, Ino(7)]);
     let as_of = tree.as_of(Some(promised), [at(1), at(2)]);
     let file = Node { attr: attr(7, Kind::File, 1), target: None };
     tree.install_name(root, name("f"), Some(file), &as_of);

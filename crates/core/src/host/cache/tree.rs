@@ -134,6 +134,8 @@ pub struct Tree {
     pub(super) noting: Unnoted,
     /// What is not settled of inodes that are not known.
     pub(super) unknown: BTreeMap<Ino, Unsettled>,
+    /// Inodes of which changes came or were settled, until that is announced. `None`: any may be.
+    pub(super) stirred: Option<BTreeSet<Ino>>,
 }
 
 /// The server has other data of an inode than what this host knew.
@@ -194,6 +196,7 @@ impl Tree {
             unnoted: Unnoted::default(),
             noting: Unnoted::default(),
             unknown: BTreeMap::new(),
+            stirred: None,
         }
     }
 
@@ -218,8 +221,13 @@ impl Tree {
 
     /// True if changes of `ino` are not settled, whether its attributes are known or not.
     pub fn is_pending(&self, ino: Ino) -> bool {
+        self.pending_changes(ino) > 0
+    }
+
+    /// How many changes of `ino` are not settled; all data that are not sealed count as one.
+    pub fn pending_changes(&self, ino: Ino) -> u32 {
         let unknown = || self.unknown.get(&ino).map(|unsettled| unsettled.pending);
-        self.nodes.get(&ino).map(|node| node.pending).or_else(unknown).is_some_and(|n| n > 0)
+        self.nodes.get(&ino).map(|node| node.pending).or_else(unknown).unwrap_or_default()
     }
 
     /// True if the last name of `ino` was removed here, and the server has confirmed that it

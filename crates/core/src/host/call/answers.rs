@@ -7,14 +7,16 @@ use crate::host::cache::{AsOf, Moved};
 use crate::host::{Fault, Host};
 use crate::nouns::{Dentry, Ino};
 use crate::refusal::Refusal;
-use crate::wire::{Looked, Page};
+use crate::wire::{Looked, Node, Page};
 
 impl Host {
     /// Takes in how a question to the server ended.
     pub(super) fn answered(&mut self, call: &mut Running, told: Result<Told, Refusal>, now: Now) {
         let Some(Looking { look, so_far }) = call.so_far.looks.last_mut() else { return };
         let ended = match look {
-            Look::Attr(ino) | Look::AttrAnew(ino) => self.answered_attr(*ino, told, now),
+            Look::Attr(ino) | Look::AttrAnew(ino) | Look::AttrToOpen(ino) => {
+                self.answered_attr(*ino, told, now)
+            }
             Look::Name(at) => {
                 self.storms.waited(at.parent, [so_far.asked, now.time]);
                 match so_far.listing.take() {
@@ -55,10 +57,14 @@ impl Host {
     ) -> Option<Result<(), Refusal>> {
         let refusal = match told {
             Ok(Told { fact: Fact::Attr(node), promised, asked }) => {
-                let as_of = self.tree.as_of(promised, [asked, now.time]);
-                self.tree.install_node(node, &as_of);
-                self.tree.promised(&as_of);
+                self.told_attr(node, self.tree.as_of(promised, [asked, now.time]));
                 return Some(Ok(()));
+            }
+            Ok(Told { fact: Fact::Opened(node, is_hidden), promised, asked }) => {
+                let is_empty = node.attr.size == 0;
+                self.told_attr(node, self.tree.as_of(promised, [asked, now.time]));
+                // The last whole version is read, but never an empty file that has contents.
+                return Some(if is_hidden && is_empty { Err(Refusal::Hidden) } else { Ok(()) });
             }
             Ok(_) => Refusal::Protocol,
             Err(refusal) => refusal,
@@ -68,6 +74,11 @@ impl Host {
             self.tree.forget(ino, now.time);
         }
         Some(Err(refusal))
+    }
+
+    fn told_attr(&mut self, node: Node, as_of: AsOf) {
+        self.tree.install_node(node, &as_of);
+        self.tree.promised(&as_of);
     }
 
     /// A listing that was fetched instead of a name, or the first page of a long one.

@@ -27,6 +27,10 @@ pub enum Look {
     Attr(Ino),
     /// The server's attributes, unless this host is ahead of it: [`Seen::Attr`].
     AttrAnew(Ino),
+    /// The same, for a program that opens the file: it waits until other hosts have sent what they
+    /// changed of it. Refused with [`Refusal::Unreachable`] if there is nothing else of it, and
+    /// that does not come.
+    AttrToOpen(Ino),
     /// The inode of a name: [`Seen::Name`].
     Name(Dentry),
     /// All names in a directory: [`Seen::Names`].
@@ -201,7 +205,8 @@ impl Host {
         let Looking { look, so_far } = looking;
         match look {
             Look::Attr(ino) => self.see_attr(*ino, so_far, now),
-            Look::AttrAnew(ino) => self.see_attr_anew(*ino, so_far),
+            Look::AttrAnew(ino) => self.see_attr_anew(Ask::Attr(*ino), *ino, so_far),
+            Look::AttrToOpen(ino) => self.see_attr_anew(Ask::Open(*ino), *ino, so_far),
             Look::Name(at) => self.see_name(at, so_far, within, now),
             Look::Names(directory) => self.see_names(*directory, so_far, within, now),
             Look::Target(ino) => self.see_target(*ino, so_far, within),
@@ -223,15 +228,14 @@ impl Host {
                 return Ok(Glimpse::Seen(Seen::Attr(attr)));
             }
         }
-        self.see_attr_anew(ino, so_far)
+        self.see_attr_anew(Ask::Attr(ino), ino, so_far)
     }
 
-    fn see_attr_anew(&self, ino: Ino, so_far: &Sighted) -> Result<Glimpse, Refusal> {
+    fn see_attr_anew(&self, ask: Ask, ino: Ino, so_far: &Sighted) -> Result<Glimpse, Refusal> {
         let known = self.tree.peek(ino).copied().filter(|_| !self.tree.is_size_lost(ino));
         match (so_far.answered, known) {
-            (None, known) => {
-                Ok(Glimpse::Query(Query { ask: Ask::Attr(ino), is_known: known.is_some() }))
-            }
+            (None, known) => Ok(Glimpse::Query(Query { ask, is_known: known.is_some() })),
+            (Some(Err(Refusal::Hidden)), _) => Err(Refusal::Hidden),
             (Some(_), Some(attr)) => Ok(Glimpse::Seen(Seen::Attr(attr))),
             (Some(answered), None) => Err(answered.err().unwrap_or(Refusal::Stale)),
         }

@@ -27,9 +27,11 @@ mod seal;
 mod seals;
 mod send;
 mod settle;
+mod sharing;
 mod space;
 mod sync;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -58,6 +60,7 @@ pub use seals::Seals;
 use send::Sending;
 use settle::Settling;
 pub use settle::{Kept, KeptAs, Settle};
+pub(in crate::host) use sharing::Announcing;
 pub use space::DISK_RESERVE;
 pub(in crate::host) use space::FreeSpace;
 use sync::Syncing;
@@ -175,6 +178,13 @@ pub enum Call {
     /// The server is to keep its promises. The host [starts](crate::host::action::Action::Start)
     /// this call itself, and the next one.
     Renew,
+    /// The server is to know which files have changed here. The host
+    /// [starts](crate::host::action::Action::Start) this call itself.
+    Announce,
+    /// Another host opens this file, which has changed here: that goes to the server before all
+    /// that nobody waits for. The call waits for the outcomes: [`Answer::is_settled`] says whether
+    /// they came.
+    Pull(Ino),
     /// The server is to keep these files, which other hosts removed, for as long as they are open
     /// here.
     KeepRemoved(Vec<Ino>),
@@ -225,6 +235,7 @@ impl Call {
                 | Call::Follow(_)
                 | Call::Resume { .. }
                 | Call::Renew
+                | Call::Announce
                 | Call::KeepRemoved(_)
         )
     }
@@ -382,6 +393,8 @@ struct SoFar {
     is_carried: bool,
     /// It takes back all that the kernel was told.
     takes_all: bool,
+    /// The changes of a file for which another host waits.
+    pulled: BTreeSet<u64>,
     settling: Settling,
     sending: Sending,
     merging: Merging,
@@ -420,6 +433,7 @@ enum Step {
     Resume(Inodes),
     /// When it was asked for.
     Renew(Time),
+    Announce,
     Preserve(Preserve),
     Append(Box<Entry>, Sealing),
     Write(Box<Edit>),

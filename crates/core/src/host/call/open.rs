@@ -9,6 +9,7 @@
 use super::{Answer, Call, FetchCall, Look, Next, Running};
 use crate::host::Host;
 use crate::host::action::{CallId, Now, Reach};
+use crate::host::cache::Known;
 use crate::nouns::Ino;
 use crate::refusal::Refusal;
 
@@ -42,6 +43,7 @@ pub(super) struct Opening {
 enum Part {
     #[default]
     Look,
+    Ask,
     LookAnew,
     Data,
     Fetch,
@@ -61,8 +63,8 @@ impl Host {
         }
         if call.so_far.opening.known.is_none() {
             call.so_far.opening.known = Some(self.tree.peek(open.ino).map(|attr| attr.size));
-            if self.asks_before_open(open.ino, now) {
-                call.so_far.opening.part = Part::LookAnew;
+            if self.tree.peek(open.ino).is_some() {
+                call.so_far.opening.part = Part::Ask;
             }
         }
         let was_inside = call.has_inner();
@@ -77,6 +79,13 @@ impl Host {
             let part = call.so_far.opening.part;
             let part = match part {
                 Part::Look => Call::Look(Look::Attr(open.ino)),
+                Part::Ask if self.asks_before_open(open.ino, now) => {
+                    Call::Look(Look::AttrToOpen(open.ino))
+                }
+                Part::Ask => {
+                    call.so_far.opening.part = Part::Data;
+                    continue;
+                }
                 Part::LookAnew => Call::Look(Look::AttrAnew(open.ino)),
                 Part::Data if self.loads(id, call, open.ino) => return Ok(Next::Step),
                 Part::Data => {
@@ -96,12 +105,15 @@ impl Host {
         }
     }
 
-    /// True if a close of another host may have changed `ino`, and this host has not heard of it.
+    /// True if a close of another host may have changed `ino`, and this host does not have that: it
+    /// has not heard of it, or has heard that the server waits for it.
     fn asks_before_open(&self, ino: Ino, now: Now) -> bool {
-        self.lm(ino).closes()
-            && now.link != Reach::Offline
-            && !self.tree.is_pending(ino)
-            && !self.tree.is_promised(ino, now.time)
+        let is_fresh = matches!(self.tree.attr(ino, now.time), Known::Fresh(_));
+        let is_old = !is_fresh || self.tree.is_marked(ino);
+        let is_unheard = self.lm(ino).closes() && !self.tree.is_promised(ino, now.time);
+        let asks = is_unheard && now.link == Reach::Silent
+            || (is_unheard || is_old) && now.link == Reach::Online;
+        asks && !self.tree.is_pending(ino)
     }
 
     /// What follows from what is here of the data.
@@ -142,7 +154,8 @@ impl Opening {
     /// The part that was under way is over.
     fn ended(&mut self, result: Result<(), Refusal>) -> Result<(), Refusal> {
         self.part = match (self.part, result) {
-            (Part::Look, Ok(())) => Part::Data,
+            (Part::Look, Ok(())) => Part::Ask,
+            (Part::Ask, Ok(())) => Part::Data,
             (Part::Fetch, Err(Refusal::Stale)) => Part::LookAnew,
             // A read tells of anything else.
             (Part::Fetch, _) => Part::Nothing,

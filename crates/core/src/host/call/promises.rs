@@ -69,7 +69,8 @@ impl Host {
         let renewed = renewed.map(|at| at.max(self.keeping.next_renewal));
         let ends = self.tree.end_of_lease().filter(|_| !self.keeping.is_ending);
         let next = self.keeping.next_keep.min(self.keeping.next_seal);
-        [released, renewed, ends].into_iter().flatten().fold(next, Time::min)
+        let announced = self.next_announcement();
+        [released, renewed, ends, announced].into_iter().flatten().fold(next, Time::min)
     }
 
     /// Begins the calls that are due.

@@ -12,6 +12,7 @@ impl Host {
     /// Takes in what happened. Carry out all actions before the next event of the same call.
     pub fn handle(&mut self, event: Event, now: Now) {
         self.take(event, now);
+        self.announce(now);
         for directory in self.tree.take_listed_anew() {
             if self.listings.drop_one(directory) {
                 self.act(Action::ForgetListing(directory));
@@ -93,6 +94,9 @@ impl Host {
         if call.call == Call::Renew {
             self.end_renewing();
         }
+        if call.call == Call::Announce {
+            self.end_announcing();
+        }
         self.end_taking_back(call);
         if let Some(Step::Fetch(gap)) = &call.step {
             self.fetch_ended(gap.ino, gap.range.clone());
@@ -133,6 +137,11 @@ impl Host {
             }
             Call::Resume { .. } => Ok(self.attempt_resume(id, call)),
             Call::Renew => Ok(self.attempt_renew(id, call, now)),
+            Call::Announce => Ok(self.attempt_announce(id, call)),
+            Call::Pull(ino) => {
+                let ino = *ino;
+                Ok(self.attempt_pull(id, call, ino, now))
+            }
             Call::KeepRemoved(_) => Ok(self.attempt_keep_removed(id, call, now)),
             Call::Clone { .. } => self.attempt_clone(id, call, now),
             Call::Mapped { ino, container } => {
@@ -292,6 +301,7 @@ impl Host {
                 self.tree.heard_through(session, commit, asked);
                 call.so_far.is_carried = true;
             }
+            (Step::Announce, done) => self.announced(call, done.err(), now),
             (Step::Resume(held), done) => {
                 let resumed = match done {
                     Ok(Done::Resumed(resumed)) => Some(resumed),

@@ -380,6 +380,11 @@ impl Queue {
         self.order.last_of(ino)
     }
 
+    /// All changes that touch `ino`.
+    pub fn all_of(&self, ino: Ino) -> BTreeSet<u64> {
+        self.waiting.get(&ino).map(|waiting| waiting.changes.clone()).unwrap_or_default()
+    }
+
     /// What change `seq` is.
     pub fn change(&self, seq: u64) -> Option<&Change> {
         Some(&self.items.get(&seq)?.logged.change)

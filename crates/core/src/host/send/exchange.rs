@@ -1,9 +1,13 @@
 //! A batch that is sent, and an answer of the server after which some of it is sent again.
 
+use std::collections::BTreeMap;
+
 use super::server_disk::is_to_replace;
 use crate::host::Host;
-use crate::host::log::Logged;
-use crate::nouns::{Outcome, Time};
+use crate::host::action::Task;
+use crate::host::log::{Change, Logged};
+use crate::nouns::{Ino, NewNode, Outcome, Record, Time};
+use crate::promise::Inodes;
 use crate::refusal::Refusal;
 
 /// How a batch goes on whose chunks the server does not take.
@@ -17,13 +21,29 @@ pub(in crate::host) enum Without {
     Named,
 }
 
+/// The file that a change creates.
+fn new_file(logged: &Logged) -> Option<Ino> {
+    match &logged.change {
+        Change::Record(Record::Create { ino, node: NewNode::File, .. }) => Some(*ino),
+        _ => None,
+    }
+}
+
 impl Host {
     /// Notes that a batch goes to the server now: its changes are decided there from here on.
-    pub fn mark_sending(&mut self, batch: &[Logged], now: Time) {
+    /// Returns the new files of which more is to come than is in the batch. The server takes them
+    /// for announced.
+    pub fn mark_sending(&mut self, batch: &[Logged], now: Time) -> Inodes {
+        let mut sent: BTreeMap<Ino, u32> = BTreeMap::new();
         for logged in batch {
             self.room.mark_sending(logged.seq);
             self.queue.mark_sending(logged.seq, now);
+            logged.change.inodes().into_iter().for_each(|ino| *sent.entry(ino).or_default() += 1);
         }
+        let is_awaited = |ino: &Ino| self.tree.pending_changes(*ino) > sent[ino];
+        let awaited: Vec<Ino> = batch.iter().filter_map(new_file).filter(is_awaited).collect();
+        awaited.iter().for_each(|ino| self.announcing.counts_as_told(*ino));
+        awaited.into_iter().collect()
     }
 
     /// Leaves the later half of a batch for another one.
@@ -62,11 +82,13 @@ impl Host {
         if refusal != Refusal::NoSpace {
             return refusal == Refusal::Quota;
         }
+        self.server_disk.note_full(now);
+        // Other hosts wait for no data that have to wait for room.
+        self.wake(Task::Settled);
         let is_awaited = self.waiters.is_awaited(logged.seq);
         if !is_awaited && is_to_replace(&self.queue, logged) {
             return false;
         }
-        self.server_disk.note_full(now);
         self.server_disk.decides(now, is_awaited)
     }
 

@@ -33,6 +33,11 @@ impl ServerDisk {
         self.full_since.get_or_insert(now);
     }
 
+    /// True if the server had no room for the last chunks.
+    pub(in crate::host) fn is_full(&self) -> bool {
+        self.full_since.is_some()
+    }
+
     /// True if the server is to say for good whether it refuses a change.
     pub(super) fn decides(&self, now: Time, is_awaited: bool) -> bool {
         self.full_since.is_some_and(|since| is_awaited || now.since(since) >= PATIENCE)

@@ -149,6 +149,14 @@ impl Shell {
                 });
                 Ok(Fact::Attr(node(found.unwrap_or_else(|| panic!("{ino}")))))
             }
+            Ask::Open(ino) => {
+                self.asked.push("open");
+                let found = truth.find_map(|truth| match truth {
+                    Truth::Attr(attr) if attr.ino == *ino => Some(*attr),
+                    _ => None,
+                });
+                Ok(Fact::Opened(node(found.unwrap_or_else(|| panic!("{ino}"))), false))
+            }
             Ask::Page { directory, .. } => {
                 let names = truth.find_map(|truth| match truth {
                     Truth::Names(known, names) if known == directory => Some(names.clone()),

@@ -236,7 +236,7 @@ fn an_outcome_that_tells_of_other_data_has_them_forgotten() {
     let entry = host.draft_change(record, Caller::default(), Timestamp::default());
     host.admit(entry, NOW.time);
     let now = attr(5, Kind::File, 2);
-    let promised = Some(Promised { session: 1, inodes: [Ino(5)].into() });
+    let promised = Some(Promised::unmarked(1, [Ino(5)]));
     let as_of = host.tree.as_of(promised, [NOW.time; 2]);
     let effects = host.settle(1, &Outcome::Done { touched: vec![now] }, &as_of);
     assert_eq!(effects, [Effect::Replace(Ino(5))]);

@@ -129,7 +129,8 @@ fn where_closes_are_waited_for_the_server_is_asked_before_each_open() {
     host.settings.lm = Lm::Close;
     assert!(host.load(Ino(7), None));
     host.file(Ino(7)).unwrap().filled(0..100);
-    assert!(asks_for_attributes(&open(&mut host, READ, NOW)));
+    let asked = open(&mut host, READ, NOW);
+    assert!(matches!(asked, Action::Query(ID, Query { ask: Ask::Open(Ino(7)), .. })));
     let same = Attr { size: 100, ..attr(7, Kind::File, 3) };
     assert_eq!(result(told(&mut host, same)), Ok(()));
     let offline = Now { link: Reach::Offline, ..NOW };

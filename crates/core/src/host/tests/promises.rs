@@ -53,10 +53,15 @@ fn promised() -> Host {
     let node = Node { attr: attr(5, Kind::File, 1), target: None };
     let (name, parent) = (Name::new("a").unwrap(), attr(1, Kind::Directory, 1));
     host.tree.install_name(parent, name, Some(node), Time::default());
-    let inodes = [Ino::ROOT, FILE].into();
-    let as_of = host.tree.as_of(Some(Promised { session: 1, inodes }), [Time::default(); 2]);
+    let inodes = [Ino::ROOT, FILE];
+    let as_of = host.tree.as_of(Some(Promised::unmarked(1, inodes)), [Time::default(); 2]);
     host.tree.promised(&as_of);
     host.opened(FILE);
+    // What has changed here is announced, and again because it is another session.
+    for id in [900, 901] {
+        call(&mut host, id, Call::Announce, at(0));
+        done(&mut host, id, Ok(Done::Carried), at(0));
+    }
     host
 }
 
@@ -84,7 +89,7 @@ fn a_file_is_followed_until_its_answer_is_promised() {
     host.tree.broken(FILE, at(1).time);
     let node = Node { attr: attr(5, Kind::File, 2), target: None };
     let told = |inodes: &[Ino], asked: Now| {
-        let promised = Promised { session: 1, inodes: inodes.iter().copied().collect() };
+        let promised = Promised::unmarked(1, inodes.iter().copied());
         let fact = Fact::Attr(node.clone());
         Ok(Done::Told(Box::new(Told { fact, promised: Some(promised), asked: asked.time })))
     };

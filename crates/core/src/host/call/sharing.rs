@@ -1,0 +1,167 @@
+//! What other hosts are to know before they have it: which files have changed here; and the sending
+//! of what another host waits for [MFS 5].
+//!
+//! ```text
+//!   a file has changes, or none any more ─▶ Announce: Dirty to the server, one at a time
+//!   another host opens such a file       ─▶ Pull: SealAll ─▶ its changes go first ─▶ outcomes
+//! ```
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use super::{Answer, Call, Next, Running, Seals, Step};
+use crate::host::Host;
+use crate::host::action::{Action, CallId, Now, Patience, Reach, Task, Undone};
+use crate::nouns::{Ino, Time};
+use crate::promise::Inodes;
+use crate::sharing::{DIRTY_MAX, Dirty};
+
+/// Between two announcements: what became clean meanwhile was in none.
+const EVERY: Duration = Duration::from_millis(10);
+/// An announcement that failed is made again after so long.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// What the server was told of changes here.
+#[derive(Clone, Debug, Default)]
+pub(in crate::host) struct Announcing {
+    /// Over which session.
+    session: u64,
+    /// Files that it takes for changed.
+    told: BTreeSet<Ino>,
+    is_under_way: bool,
+    /// Nothing is announced before.
+    next: Time,
+    /// The task that tells of time knows of that.
+    is_timed: bool,
+}
+
+impl Announcing {
+    /// The server hears by another message that `ino` has changed.
+    pub(in crate::host) fn counts_as_told(&mut self, ino: Ino) {
+        self.told.insert(ino);
+    }
+}
+
+impl Host {
+    /// Begins an announcement if one is due. What follows goes before other actions: where one of
+    /// them asks for a call, nothing behind it is carried out.
+    pub(super) fn announce(&mut self, now: Now) {
+        let session = self.tree.session_number().filter(|_| now.link == Reach::Online);
+        let Some(session) = session else {
+            self.announcing.is_timed = false;
+            return;
+        };
+        if self.announcing.session != session {
+            let is_under_way = self.announcing.is_under_way;
+            self.announcing = Announcing { session, is_under_way, ..Announcing::default() };
+            self.tree.stir_all();
+        }
+        let is_wanted = self.tree.has_stirred() && !self.settings.is_read_only;
+        if !is_wanted || self.announcing.is_under_way {
+            return;
+        }
+        if self.announcing.next <= now.time {
+            self.announcing.is_under_way = true;
+            self.announcing.is_timed = false;
+            self.actions.push_front(Action::Start(Call::Announce));
+        } else if !std::mem::replace(&mut self.announcing.is_timed, true) {
+            self.actions.push_front(Action::Wake(Task::Time));
+        }
+    }
+
+    /// When the next announcement is due, if one is.
+    pub(super) fn next_announcement(&self) -> Option<Time> {
+        let is_due = self.announcing.is_timed && self.tree.has_stirred();
+        (is_due && !self.announcing.is_under_way).then_some(self.announcing.next)
+    }
+
+    pub(super) fn attempt_announce(&mut self, id: CallId, call: &mut Running) -> Next {
+        if call.so_far.is_carried {
+            return Next::Reply(Answer::default());
+        }
+        let dirty = self.news();
+        if dirty == Dirty::default() {
+            return Next::Reply(Answer::default());
+        }
+        call.step = Some(Step::Announce);
+        self.act(Action::Announce(id, Box::new(dirty)));
+        Next::Step
+    }
+
+    /// What the server is to be told, and counts as told from now on.
+    fn news(&mut self) -> Dirty {
+        let stirred = self.tree.take_stirred();
+        let is_all = stirred.is_none();
+        if is_all {
+            self.announcing.told.clear();
+        }
+        let stirred = stirred.unwrap_or_else(|| self.tree.pending_inodes());
+        let (mut changed, mut clean) = (Vec::new(), Vec::new());
+        for (count, ino) in stirred.into_iter().enumerate() {
+            if count >= DIRTY_MAX {
+                self.tree.stir(ino);
+                continue;
+            }
+            let is_changed = self.tree.is_pending(ino) && !self.tree.is_directory(ino);
+            if is_changed && self.announcing.told.insert(ino) {
+                changed.push(ino);
+            } else if !is_changed && self.announcing.told.remove(&ino) {
+                clean.push(ino);
+            }
+        }
+        let inodes = |inodes: Vec<Ino>| inodes.into_iter().collect::<Inodes>();
+        Dirty { is_all, changed: inodes(changed), clean: inodes(clean) }
+    }
+
+    /// The server has taken an announcement in, or may not have.
+    pub(super) fn announced(&mut self, call: &mut Running, failed: Option<Undone>, now: Now) {
+        call.so_far.is_carried = true;
+        if failed.is_some() {
+            self.tree.stir_all();
+        }
+        let pause = if failed.is_some() { AGAIN } else { EVERY };
+        self.announcing.next = Time(now.time.0 + pause);
+    }
+
+    /// An announcement is over.
+    pub(super) fn end_announcing(&mut self) {
+        self.announcing.is_under_way = false;
+    }
+
+    /// Sends what this host has changed of a file that another host opens, before all that nobody
+    /// waits for. What is being written anew is one change, and goes when it is closed.
+    pub(super) fn attempt_pull(
+        &mut self,
+        id: CallId,
+        call: &mut Running,
+        ino: Ino,
+        now: Now,
+    ) -> Next {
+        if !call.so_far.is_carried {
+            // What cannot be sealed is sealed later. What is queued goes all the same.
+            let _sealed = match (call.has_inner(), self.is_rewritten(ino, now.time)) {
+                (true, _) => self.go_on_inner(id, call, now).map(drop),
+                (false, true) => Ok(()),
+                (false, false) => {
+                    let seal = Call::SealAll(Seals::These(vec![ino]));
+                    self.begin_inner(id, call, seal, now).map(drop)
+                }
+            };
+            if call.inner.is_some() {
+                return Next::Step;
+            }
+            call.so_far.is_carried = true;
+            // All, because the last ones may be cancelled.
+            call.so_far.pulled = self.queue.all_of(ino);
+            self.go_first(&call.so_far.pulled);
+        }
+        // It claims no outcome, and is no reason to refuse what may be stored later.
+        let is_pending = |seq: &u64| self.queue.stage(*seq).is_some();
+        let is_settled = !call.so_far.pulled.iter().any(is_pending);
+        if is_settled || call.so_far.is_late || self.server_disk.is_full() {
+            return Next::Reply(Answer { is_settled, ..Answer::default() });
+        }
+        self.awaits(id, call, Patience::Grace, None);
+        Next::Step
+    }
+}

@@ -1,0 +1,157 @@
+//! What a host says of its changes, what it sends when another host opens such a file, and what it
+//! does before it opens one of another host's.
+
+use super::calls::NOW;
+use super::*;
+use crate::host::action::{
+    Action, Ask, CallId, Done, Event, Fact, Now, Query, Reach, Told, Undone,
+};
+use crate::host::call::{Call, OpenCall};
+use crate::promise::Inodes;
+use crate::sharing::Dirty;
+
+const FILE: Ino = Ino(7);
+
+fn at(ms: u64) -> Now {
+    Now { time: Time(NOW.time.0 + Duration::from_millis(ms)), ..NOW }
+}
+
+fn actions(host: &mut Host) -> Vec<Action> {
+    std::iter::from_fn(|| host.poll_action()).collect()
+}
+
+fn call(host: &mut Host, id: u64, call: Call, now: Now) -> Vec<Action> {
+    host.handle(Event::Call { id: CallId(id), call }, now);
+    actions(host)
+}
+
+fn done(host: &mut Host, id: u64, done: Result<Done, Refusal>, now: Now) -> Vec<Action> {
+    let mut event = Event::Done { id: CallId(id), done: done.map_err(Undone::from) };
+    loop {
+        host.handle(event, now);
+        let actions = actions(host);
+        match actions[..] {
+            // There are no maps.
+            [Action::LogMaps(id, _)] => event = Event::Done { id, done: Ok(Done::Carried) },
+            _ => return actions,
+        }
+    }
+}
+
+fn inodes(numbers: &[u64]) -> Inodes {
+    numbers.iter().copied().map(Ino).collect()
+}
+
+/// A host with a session, which knows file 7 and is not promised anything.
+fn connected() -> Host {
+    let mut host = core();
+    host.poll(Duration::ZERO);
+    let node = Node { attr: Attr { size: 100, ..attr(7, Kind::File, 3) }, target: None };
+    host.tree.install_node(node, NOW.time);
+    assert!(host.load(FILE, None));
+    host.tree.follow(1, NOW.time);
+    host
+}
+
+/// What the host announces now.
+fn announced(host: &mut Host, id: u64, now: Now) -> Option<Dirty> {
+    host.handle(Event::Time, now);
+    let starts = actions(host).contains(&Action::Start(Call::Announce));
+    let acts = if starts { call(host, id, Call::Announce, now) } else { Vec::new() };
+    acts.into_iter().find_map(|action| match action {
+        Action::Announce(_, dirty) => Some(*dirty),
+        _ => None,
+    })
+}
+
+#[test]
+fn what_changes_and_what_is_settled_is_announced_one_at_a_time() {
+    let mut host = connected();
+    let all = Dirty { is_all: true, ..Dirty::default() };
+    assert_eq!(announced(&mut host, 1, at(0)), Some(all), "a connection begins with it");
+    write(&mut host, 7, 0..10);
+    assert_eq!(announced(&mut host, 2, at(1)), None, "one is under way");
+    done(&mut host, 1, Ok(Done::Carried), at(2));
+    assert_eq!(announced(&mut host, 3, at(3)), None, "a moment later");
+    assert!(host.next_deadline() <= at(12).time);
+    let changed = Dirty { changed: inodes(&[7]), ..Dirty::default() };
+    assert_eq!(announced(&mut host, 4, at(12)), Some(changed.clone()));
+    write(&mut host, 7, 10..20);
+    done(&mut host, 4, Ok(Done::Carried), at(13));
+    assert_eq!(announced(&mut host, 5, at(30)), None, "it was said");
+    host.drop_dirty(FILE);
+    let clean = Dirty { clean: inodes(&[7]), ..Dirty::default() };
+    assert_eq!(announced(&mut host, 6, at(50)), Some(clean));
+    // It may not have come, so all is said again, and over another connection, too.
+    write(&mut host, 7, 0..10);
+    done(&mut host, 6, Err(Refusal::Unreachable), at(60));
+    assert_eq!(announced(&mut host, 7, at(100)), None);
+    let all = Dirty { is_all: true, ..changed };
+    assert_eq!(announced(&mut host, 8, at(1060)), Some(all.clone()));
+    done(&mut host, 8, Ok(Done::Carried), at(1061));
+    host.tree.follow(2, at(1070).time);
+    assert_eq!(announced(&mut host, 9, at(1071)), Some(all));
+}
+
+#[test]
+fn without_a_connection_nothing_is_announced() {
+    let mut host = connected();
+    write(&mut host, 7, 0..10);
+    for link in [Reach::Silent, Reach::Offline] {
+        host.handle(Event::Time, Now { link, ..at(5) });
+        assert!(!actions(&mut host).contains(&Action::Start(Call::Announce)));
+    }
+    host.settings.is_read_only = true;
+    assert_eq!(announced(&mut host, 1, at(6)), None, "nor by who changes nothing");
+}
+
+const READ: OpenCall = OpenCall { ino: FILE, writable: false, truncates: false, is_second: false };
+
+/// What the host asks before an open.
+fn asks(host: &mut Host, id: u64, now: Now) -> Option<Query> {
+    call(host, id, Call::Open(READ), now).into_iter().find_map(|action| match action {
+        Action::Query(_, query) => Some(query),
+        _ => None,
+    })
+}
+
+fn opened(promised: Option<Promised>, size: u64, is_hidden: bool) -> Done {
+    let node = Node { attr: Attr { size, ..attr(7, Kind::File, 3) }, target: None };
+    let fact = Fact::Opened(node, is_hidden);
+    Done::Told(Box::new(Told { fact, promised, asked: NOW.time }))
+}
+
+#[test]
+fn a_file_that_another_host_has_changed_is_asked_for_at_each_open() {
+    let mut host = connected();
+    host.file(FILE).unwrap().filled(0..100);
+    let query = Query { ask: Ask::Open(FILE), is_known: true };
+    let is_open = |acts: &[Action]| matches!(acts.last(), Some(Action::Reply(_, Ok(_))));
+    let unmarked = Promised::unmarked(1, [FILE]);
+    let marked = Promised { marked: [FILE].into(), ..unmarked.clone() };
+    assert_eq!(asks(&mut host, 1, at(1)), Some(query.clone()), "nothing is promised");
+    assert!(is_open(&done(&mut host, 1, Ok(opened(Some(marked), 100, false)), at(2))));
+    assert_eq!(asks(&mut host, 2, at(3)), Some(query.clone()));
+    assert!(is_open(&done(&mut host, 2, Ok(opened(Some(unmarked), 100, false)), at(4))));
+    assert_eq!(asks(&mut host, 3, at(5)), None, "the server has everything");
+    host.tree.broken(FILE, at(6).time);
+    assert_eq!(asks(&mut host, 4, at(7)), Some(query));
+    let lost = done(&mut host, 4, Err(Refusal::Unreachable), at(8));
+    assert!(is_open(&lost), "what is known here does");
+}
+
+#[test]
+fn what_a_host_that_is_away_has_changed_is_opened_as_it_was_and_never_empty() {
+    let mut host = connected();
+    host.file(FILE).unwrap().filled(0..100);
+    let reply = |acts: Vec<Action>| match acts.last() {
+        Some(Action::Reply(_, answer)) => answer.clone().map(drop),
+        other => panic!("{other:?}"),
+    };
+    asks(&mut host, 1, at(1)).unwrap();
+    assert_eq!(reply(done(&mut host, 1, Ok(opened(None, 100, true)), at(2))), Ok(()));
+    let mut host = connected();
+    asks(&mut host, 1, at(1)).unwrap();
+    let acts = done(&mut host, 1, Ok(opened(None, 0, true)), at(2));
+    assert_eq!(reply(acts), Err(Refusal::Hidden));
+}

@@ -1,0 +1,176 @@
+//! What another host reads of a file that one host has changed and has not sent.
+
+use std::fs;
+use std::io::Read;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+use segue_bed::LinkSpec;
+use segue_bed::segue::SegueMount;
+
+use crate::tree::noise;
+use crate::world::{World, arg, errno, eventually, halt, json, measured, save, segue, sh};
+
+const EHOSTUNREACH: Option<i32> = Some(113);
+/// More than a thin link carries in a test.
+const BULK: usize = 24 << 20;
+
+/// Two hosts; the first one has a thin link, and much of its own before anything else.
+struct Pair {
+    world: World,
+    here: SegueMount,
+    there: SegueMount,
+}
+
+impl Pair {
+    /// With these files on both, which the second one has read.
+    fn with(files: &[(&str, &[u8])]) -> Option<Pair> {
+        let world = World::new()?;
+        let (here, there) = (world.mount(&world.a), world.mount(&world.b));
+        for (name, bytes) in files {
+            save(&here.path().join(name), bytes).unwrap();
+        }
+        here.sync().unwrap();
+        for (name, bytes) in files {
+            assert_eq!(fs::read(there.path().join(name)).unwrap(), *bytes);
+        }
+        world.a.set_link(LinkSpec::kb_per_s(200)).unwrap();
+        let from = world.local("bulk").join("noise");
+        save(&from, &noise(1, BULK)).unwrap();
+        let to = here.path().join("bulk");
+        // Another program: what one process writes is sent in its order.
+        let copied = Command::new("cp").args([arg(&from), arg(&to)]).process_group(0).status();
+        assert!(copied.unwrap().success());
+        Some(Pair { world, here, there })
+    }
+
+    fn read(&self, name: &str) -> std::io::Result<Vec<u8>> {
+        fs::read(self.there.path().join(name))
+    }
+
+    /// Until `name` reads as `new`, it reads as `old`; and the bulk has to wait all the while.
+    fn becomes(&self, name: &str, old: &[u8], new: &[u8]) {
+        eventually("the other host has heard of it", || {
+            let found = self.read(name).unwrap();
+            assert!(found == old || found == new, "{name} is {} bytes long", found.len());
+            found == new
+        });
+        let bulk = fs::metadata(self.there.path().join("bulk")).map_or(0, |found| found.len());
+        assert_eq!(bulk, 0, "the bulk had to wait");
+    }
+
+    /// Files that the server knows to be changed.
+    fn marks(&self) -> f64 {
+        let data = arg(self.world.server.data());
+        let metrics = segue(&self.world.serving, &["metrics", "--server", "--data", data]);
+        measured(&metrics.out, "segue_server_marks", "")
+    }
+
+    fn ends(self) {
+        self.world.a.set_link(LinkSpec::default()).unwrap();
+        self.here.sync().unwrap();
+        assert!(self.read("bulk").unwrap() == noise(1, BULK));
+    }
+}
+
+/// A process that reads a file, in a group of its own.
+fn reader(path: &Path) -> Child {
+    let mut cat = Command::new("cat");
+    cat.arg(path).stdout(Stdio::piped()).stderr(Stdio::null()).process_group(0);
+    cat.spawn().unwrap()
+}
+
+/// Proves S6.26.
+#[test]
+fn an_open_gets_what_another_host_has_and_bulk_waits() {
+    let (old, new) = (noise(2, 300_000), noise(3, 400_000));
+    let Some(pair) = Pair::with(&[("text", &old), ("saved", &old)]) else { return };
+    let here = pair.here.path();
+    save(&here.join("new"), &new).unwrap();
+    eventually("its name is there", || pair.there.path().join("new").exists());
+    assert!(pair.read("new").unwrap() == new, "a new file is whole");
+    // Written over in place, which empties it first.
+    save(&here.join("text"), &new).unwrap();
+    pair.becomes("text", &old, &new);
+    // As editors save: a new file, renamed over the old one.
+    save(&here.join("draft"), &new).unwrap();
+    fs::rename(here.join("draft"), here.join("saved")).unwrap();
+    pair.becomes("saved", &old, &new);
+    pair.ends();
+}
+
+/// Proves S6.27.
+#[test]
+fn what_a_host_took_along_is_read_as_it_was_and_never_empty() {
+    let (old, new) = (noise(2, 300_000), noise(3, 400_000));
+    let Some(pair) = Pair::with(&[("text", &old)]) else { return };
+    let here = pair.here.path();
+    save(&here.join("text"), &new).unwrap();
+    save(&here.join("new"), &new).unwrap();
+    eventually("its name is there", || pair.there.path().join("new").exists());
+    // The bulk, and both of these.
+    eventually("the word of the changes is there", || pair.marks() >= 3.0);
+    pair.world.lose_link(&pair.world.a, &pair.here);
+    assert!(pair.read("text").unwrap() == old, "the last whole version");
+    assert_eq!(errno(pair.read("new")), EHOSTUNREACH);
+    // Its name and attributes can be looked at all the same.
+    assert_eq!(fs::metadata(pair.there.path().join("new")).unwrap().len(), 0);
+    pair.world.a.set_link(LinkSpec::kb_per_s(200)).unwrap();
+    eventually("the host is back", || pair.read("new").is_ok_and(|found| found == new));
+    pair.becomes("text", &old, &new);
+    pair.ends();
+}
+
+/// A writer's host that is there and sends nothing delays others, and not for ever; and who waits
+/// can be killed.
+/// Proves S6.28.
+#[test]
+fn a_host_that_sends_nothing_is_waited_for_and_not_for_ever() {
+    let (old, new) = (noise(2, 300_000), noise(3, 400_000));
+    let Some(pair) = Pair::with(&[("text", &old)]) else { return };
+    save(&pair.here.path().join("new"), &new).unwrap();
+    eventually("its name is there", || pair.there.path().join("new").exists());
+    save(&pair.here.path().join("text"), &new).unwrap();
+    let writer = Pid::from_raw(pair.here.pid().unwrap().cast_signed()).unwrap();
+    halt(writer);
+    let path = pair.there.path().join("new");
+    let mut killed = reader(&path);
+    let why = || json(&pair.world.b, &["why", arg(&path)]).to_string();
+    eventually("it waits", || why().contains("another host has changed"));
+    killed.kill().unwrap();
+    assert!(!killed.wait().unwrap().success());
+    let mut waits = reader(&path);
+    assert!(!waits.wait().unwrap().success(), "a new file is never empty");
+    let found = pair.read("text").unwrap();
+    assert!(found == old, "the last whole version");
+    kill_process(writer, Signal::CONT).unwrap();
+    eventually("the host goes on", || pair.read("new").is_ok_and(|found| found == new));
+    pair.ends();
+}
+
+/// A file that is still being written is read as far as it is written.
+#[test]
+fn an_open_does_not_wait_for_a_writer_that_goes_on() {
+    let Some(pair) = Pair::with(&[]) else { return };
+    let log = pair.here.path().join("log");
+    let mut writer = Command::new("sh");
+    writer.args(["-c", "while read line; do echo $line; done > log"]).stdin(Stdio::piped());
+    let mut writer = writer.current_dir(pair.here.path()).process_group(0).spawn().unwrap();
+    let mut to = writer.stdin.take().unwrap();
+    std::io::Write::write_all(&mut to, b"first\n").unwrap();
+    eventually("it is written", || fs::read(&log).is_ok_and(|found| found == b"first\n"));
+    eventually("its name is there", || pair.there.path().join("log").exists());
+    assert_eq!(pair.read("log").unwrap(), b"first\n");
+    std::io::Write::write_all(&mut to, b"second\n").unwrap();
+    eventually("it is written", || fs::read(&log).is_ok_and(|found| found.len() == 13));
+    eventually("it is read", || pair.read("log").unwrap() == b"first\nsecond\n");
+    drop(to);
+    assert!(writer.wait().unwrap().success());
+    let mut all = String::new();
+    fs::File::open(pair.there.path().join("log")).unwrap().read_to_string(&mut all).unwrap();
+    assert_eq!(all, "first\nsecond\n");
+    sh(pair.here.path(), "rm log");
+    pair.ends();
+}

@@ -1,0 +1,88 @@
+//! Files that one host has changed and another opens [MFS 5, server pull].
+//!
+//! ```text
+//!   opener                server                  writer's host
+//!      │                    │◀── Dirty ──────────────│ it has changed a file
+//!      │── Open ───────────▶│── Pull ───────────────▶│ seals and sends it, before other data
+//!      │                    │◀── Offer, Put, Apply ──│
+//!      │◀── Opened ─────────│◀── Pulled ─────────────│
+//! ```
+
+use std::time::Duration;
+
+use segue_core::namespace::read;
+use segue_core::nouns::{Ino, Role};
+use segue_core::refusal::Refusal;
+use segue_core::wire::{DIRTY_MAX, Dirty, Found, Opened, Reply, Request};
+use segue_rpc::{Body, Peer};
+use tokio::time::timeout;
+
+use super::read::promised;
+use super::{Answer, Bound, Session, refuse, settled};
+
+/// Who opens a file waits for as long as the writer's host sends this much in this time.
+const GRACE: Duration = Duration::from_secs(10);
+/// More than the signs of life of a host that sends nothing else.
+const PROGRESS_BYTES: u64 = 1000;
+
+impl Session {
+    pub(super) fn dirty(&self, bound: &Bound, dirty: &Dirty) -> Answer {
+        if bound.rights.role == Role::Reader {
+            return Err(refuse(Refusal::Access, "this identity changes no files"));
+        }
+        let most = DIRTY_MAX as u64;
+        if dirty.changed.len() > most || dirty.clean.len() > most {
+            let words = format!("at most {DIRTY_MAX} files are named at a time");
+            return Err(refuse(Refusal::Limit, words));
+        }
+        self.server.data.store.promises().dirty(&bound.holder, dirty);
+        Ok((Reply::Marked(()), Body::Empty))
+    }
+
+    /// Attributes for a program that opens a file, once the hosts that have changed it have sent
+    /// that.
+    pub(super) async fn open(&self, bound: &Bound, ino: Ino) -> Answer {
+        let (volume, store) = (bound.volume, &self.server.data.store);
+        let mut is_hidden = false;
+        for writer in store.promises().writers(&bound.holder, ino) {
+            let is_whole = match writer {
+                Some(peer) => self.while_connected(pull(&peer, ino)).await?,
+                None => false,
+            };
+            is_hidden |= !is_whole;
+        }
+        // Only from here on is it work.
+        let _place = self.rooms.urgent.acquire().await;
+        let asked = store.promises().ask();
+        let found = store.read(move |kv| read::getattr_or_remnant(kv, volume, ino)).await;
+        let (node, is_remnant) = settled(found)?;
+        let reply = Reply::Opened(Opened { found: Found { node, promised: None }, is_hidden });
+        if is_remnant {
+            self.server.remnants.asked(volume, ino);
+            return Ok((reply, Body::Empty));
+        }
+        Ok((promised(reply, asked, bound), Body::Empty))
+    }
+}
+
+/// Has a host send what it has changed of `ino`. False if it did not, and went or fell silent.
+async fn pull(peer: &Peer, ino: Ino) -> bool {
+    let request = Request::Pull(ino);
+    let mut call = std::pin::pin!(peer.call(&request, Body::Empty));
+    let mut received = peer.stats().received_bytes;
+    loop {
+        match timeout(GRACE, &mut call).await {
+            Ok(answer) => {
+                return matches!(answer.map(|answer| answer.reply), Ok(Reply::Pulled(true)));
+            }
+            Err(_) => {
+                let now = peer.stats().received_bytes;
+                if now.saturating_sub(received) < PROGRESS_BYTES {
+                    tracing::debug!(%ino, "a host does not send a file that another one opens");
+                    return false;
+                }
+                received = now;
+            }
+        }
+    }
+}
