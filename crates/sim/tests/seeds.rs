@@ -344,10 +344,11 @@ fn a_client_that_forgets_its_doubt_is_found() {
 /// one than at first: one seed in 1,000.
 #[test]
 fn a_client_that_sends_what_its_log_may_lose_is_found() {
+    let options = Options { power_loss: true, ..Options::default() };
     let bug = Some(Bug::ClientSendsRewritten);
-    let failure = run(9574, Options { bug, ..Options::default() }.swarm(9574)).unwrap_err();
+    let failure = run(744, Options { bug, ..options }).unwrap_err();
     assert!(failure.what.contains("Copied"), "{}", failure.what);
-    ends_well(9574, Options::default().swarm(9574));
+    ends_well(744, options);
 }
 
 #[test]
