@@ -408,9 +408,9 @@ impl Promises {
     }
 
     /// The other clients that have changed `ino`, and have not sent all of that.
-    pub fn writers(&self, id: SessionId, ino: Ino) -> BTreeSet<ClientId> {
+    pub fn writers(&mut self, id: SessionId, ino: Ino, now: Time) -> BTreeSet<ClientId> {
         let Some(session) = self.sessions.get(&id) else { return BTreeSet::new() };
-        self.marks.writers(session.volume, ino, session.client)
+        self.marks.writers(session.volume, ino, session.client, now)
     }
 
     /// Marks that there are.

@@ -50,14 +50,14 @@ pub struct Marks {
     held: usize,
     of: BTreeMap<(VolumeId, Ino), BTreeSet<ClientId>>,
     writers: BTreeMap<(VolumeId, ClientId), Writer>,
+    /// Clients that had more marks than there is room for.
+    overflowed: BTreeSet<(VolumeId, ClientId)>,
 }
 
-/// A client as the author of marks.
+/// A client that has marked something.
 #[derive(Debug, Default)]
 struct Writer {
     marked: BTreeSet<Ino>,
-    /// It had more than there is room for.
-    has_all: bool,
     /// Since when it has no session.
     away: Option<Time>,
 }
@@ -65,8 +65,8 @@ struct Writer {
 impl Marks {
     /// None yet, and at most `limit` at a time, of these `of_client` of each client.
     pub fn new(limit: usize, of_client: usize) -> Marks {
-        let (of, writers) = Default::default();
-        Marks { limit, of_client, held: 0, of, writers }
+        let (of, writers, overflowed) = Default::default();
+        Marks { limit, of_client, held: 0, of, writers, overflowed }
     }
 
     /// What `client` says of its changes.
@@ -88,7 +88,7 @@ impl Marks {
             return;
         }
         if writer.marked.len() >= self.of_client || self.held >= self.limit {
-            writer.has_all = true;
+            self.overflowed.insert((volume, client));
             return;
         }
         writer.marked.insert(ino);
@@ -110,11 +110,12 @@ impl Marks {
 
     /// Nothing counts any more that `client` has marked.
     fn forget(&mut self, volume: VolumeId, client: ClientId) {
-        let Some(writer) = self.writers.get(&(volume, client)) else { return };
-        for ino in writer.marked.clone() {
+        let marked = self.writers.get(&(volume, client)).map(|writer| writer.marked.clone());
+        for ino in marked.into_iter().flatten() {
             self.take(volume, client, ino);
         }
         self.writers.remove(&(volume, client));
+        self.overflowed.remove(&(volume, client));
     }
 
     /// A session of `client` begins.
@@ -129,37 +130,100 @@ impl Marks {
         if let Some(writer) = self.writers.get_mut(&(volume, client)) {
             writer.away = Some(now);
         }
+    }
+
+    /// The clients, without `reader`, that have changes of `ino` which the server lacks.
+    pub fn writers(
+        &mut self,
+        volume: VolumeId,
+        ino: Ino,
+        reader: ClientId,
+        now: Time,
+    ) -> BTreeSet<ClientId> {
         let is_void = |writer: &Writer| writer.away.is_some_and(|at| now.since(at) >= AWAY_MAX);
         let void = self.writers.iter().filter(|(_, writer)| is_void(writer));
         for (volume, client) in void.map(|(of, _)| *of).collect::<Vec<_>>() {
             self.forget(volume, client);
         }
+        self.marked_by(volume, ino, reader).collect()
     }
 
-    /// The clients, without `reader`, that have changes of `ino` which the server lacks.
-    pub fn writers(&self, volume: VolumeId, ino: Ino, reader: ClientId) -> BTreeSet<ClientId> {
-        let first = (volume, ClientId([0; 16]));
-        let of_volume = self.writers.range(first..).take_while(|((of, _), _)| *of == volume);
-        let with_all = of_volume.filter(|(_, writer)| writer.has_all).map(|((_, id), _)| *id);
-        let mut writers = self.of.get(&(volume, ino)).cloned().unwrap_or_default();
-        writers.extend(with_all);
-        writers.remove(&reader);
-        writers
-    }
-
-    /// True if there is one.
+    /// True if there is one, or was until a day after it left.
     pub fn is_marked(&self, volume: VolumeId, ino: Ino, reader: ClientId) -> bool {
-        let is_another = |of: &BTreeSet<ClientId>| of.iter().any(|client| *client != reader);
-        self.of.get(&(volume, ino)).is_some_and(is_another)
-            || self
-                .writers
-                .iter()
-                .any(|((of, client), writer)| writer.has_all && *of == volume && *client != reader)
+        self.marked_by(volume, ino, reader).next().is_some()
+    }
+
+    fn marked_by(
+        &self,
+        volume: VolumeId,
+        ino: Ino,
+        reader: ClientId,
+    ) -> impl Iterator<Item = ClientId> + '_ {
+        let by_name = self.of.get(&(volume, ino)).into_iter().flatten().copied();
+        let overflowed = self.overflowed.iter().filter(move |(of, _)| *of == volume);
+        let all = by_name.chain(overflowed.map(|(_, client)| *client));
+        all.filter(move |client| *client != reader)
     }
 
     /// Marks that there are.
     pub fn held(&self) -> usize {
         self.held
+    }
+}
+
+/// The wait of a program that opens a marked file, for the hosts that have changed it.
+#[derive(Debug)]
+pub struct OpenWait {
+    left: BTreeSet<ClientId>,
+    is_hidden: bool,
+}
+
+impl OpenWait {
+    /// For those of `writers` that are connected. What others have is hidden.
+    pub fn new(writers: BTreeSet<ClientId>, is_here: impl Fn(&ClientId) -> bool) -> OpenWait {
+        let (left, away): (BTreeSet<_>, BTreeSet<_>) = writers.into_iter().partition(is_here);
+        OpenWait { left, is_hidden: !away.is_empty() }
+    }
+
+    /// Those that have not answered.
+    pub fn left(&self) -> impl Iterator<Item = ClientId> + '_ {
+        self.left.iter().copied()
+    }
+
+    /// `client` has sent what it had, or did not.
+    pub fn answered(&mut self, client: ClientId, is_sent: bool) {
+        self.is_hidden |= self.left.remove(&client) && !is_sent;
+    }
+
+    /// True if nobody is waited for any more.
+    pub fn is_over(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    /// True if the server lacks something that it asked for.
+    pub fn is_hidden(&self) -> bool {
+        self.is_hidden
+    }
+}
+
+/// A host that is to send a file is waited for as long as it sends enough in this time.
+pub const GRACE: Duration = Duration::from_secs(10);
+/// That is more than the signs of life of a host that sends nothing else.
+const PROGRESS_BYTES: u64 = 1000;
+
+/// How much a host has sent, each time that it is looked: every [`GRACE`].
+#[derive(Debug)]
+pub struct Progress(u64);
+
+impl Progress {
+    /// It has sent so many bytes since its connection began.
+    pub fn from(received: u64) -> Progress {
+        Progress(received)
+    }
+
+    /// True if it has sent enough since this was asked last.
+    pub fn goes_on(&mut self, received: u64) -> bool {
+        received.saturating_sub(std::mem::replace(&mut self.0, received)) >= PROGRESS_BYTES
     }
 }
 
@@ -177,10 +241,10 @@ mod tests {
         Dirty { is_all: false, changed: inodes(changed), clean: inodes(clean) }
     }
 
-    fn writers(marks: &Marks, ino: u64, reader: ClientId) -> Vec<ClientId> {
-        let writers: Vec<_> = marks.writers(HOME, Ino(ino), reader).into_iter().collect();
+    fn writers(marks: &mut Marks, ino: u64, reader: ClientId) -> Vec<ClientId> {
+        let writers = marks.writers(HOME, Ino(ino), reader, Time::default());
         assert_eq!(marks.is_marked(HOME, Ino(ino), reader), !writers.is_empty());
-        writers
+        writers.into_iter().collect()
     }
 
     #[test]
@@ -188,13 +252,16 @@ mod tests {
         let mut marks = Marks::new(100, 100);
         marks.told(HOME, TIN, &dirty(&[7, 8], &[]));
         marks.told(HOME, ZINC, &dirty(&[7], &[]));
-        assert_eq!(writers(&marks, 7, LEAD), [TIN, ZINC]);
-        assert_eq!(writers(&marks, 7, TIN), [ZINC], "who wrote it needs no mark");
-        assert_eq!(marks.writers(VolumeId(2), Ino(7), LEAD), BTreeSet::new());
+        assert_eq!(writers(&mut marks, 7, LEAD), [TIN, ZINC]);
+        assert_eq!(writers(&mut marks, 7, TIN), [ZINC], "who wrote it needs no mark");
+        assert_eq!(marks.writers(VolumeId(2), Ino(7), LEAD, Time::default()), BTreeSet::new());
         marks.told(HOME, TIN, &dirty(&[], &[7, 9]));
-        assert_eq!((writers(&marks, 7, LEAD), writers(&marks, 7, ZINC)), (vec![ZINC], vec![]));
+        assert_eq!(
+            (writers(&mut marks, 7, LEAD), writers(&mut marks, 7, ZINC)),
+            (vec![ZINC], vec![])
+        );
         marks.told(HOME, ZINC, &dirty(&[], &[7]));
-        assert_eq!((writers(&marks, 7, LEAD), marks.held()), (vec![], 1));
+        assert_eq!((writers(&mut marks, 7, LEAD), marks.held()), (vec![], 1));
     }
 
     #[test]
@@ -213,26 +280,54 @@ mod tests {
         for client in [TIN, ZINC] {
             marks.told(HOME, client, &dirty(&[7], &[]));
         }
+        let left = |marks: &mut Marks, now| {
+            marks.writers(HOME, Ino(7), LEAD, at(now)).into_iter().collect::<Vec<_>>()
+        };
         marks.left(HOME, TIN, at(0));
         marks.came(HOME, TIN);
-        marks.left(HOME, LEAD, at(30));
-        assert_eq!(writers(&marks, 7, LEAD), [TIN, ZINC], "it came back");
+        assert_eq!(left(&mut marks, 30), [TIN, ZINC], "it came back");
         marks.left(HOME, ZINC, at(30));
-        marks.left(HOME, LEAD, at(53));
-        assert_eq!(writers(&marks, 7, LEAD), [TIN, ZINC]);
-        marks.left(HOME, LEAD, at(54));
-        assert_eq!(writers(&marks, 7, LEAD), [TIN]);
+        assert_eq!(left(&mut marks, 53), [TIN, ZINC]);
+        // Whoever asks finds that, though nobody came or left meanwhile.
+        assert_eq!(left(&mut marks, 54), [TIN]);
+        assert_eq!(marks.held(), 1);
     }
 
     #[test]
     fn who_marks_too_much_has_marked_everything() {
         let mut marks = Marks::new(3, 2);
         marks.told(HOME, TIN, &dirty(&[7, 8, 9], &[]));
-        assert_eq!((writers(&marks, 5, LEAD), marks.held()), (vec![TIN], 2));
-        assert_eq!(writers(&marks, 5, TIN), []);
+        assert_eq!((writers(&mut marks, 5, LEAD), marks.held()), (vec![TIN], 2));
+        assert_eq!(writers(&mut marks, 5, TIN), []);
         marks.told(HOME, ZINC, &dirty(&[7, 8], &[]));
-        assert_eq!((writers(&marks, 5, LEAD), marks.held()), (vec![TIN, ZINC], 3));
+        assert_eq!((writers(&mut marks, 5, LEAD), marks.held()), (vec![TIN, ZINC], 3));
         marks.told(HOME, TIN, &Dirty { is_all: true, ..dirty(&[7], &[]) });
-        assert_eq!((writers(&marks, 5, LEAD), marks.held()), (vec![ZINC], 2));
+        assert_eq!((writers(&mut marks, 5, LEAD), marks.held()), (vec![ZINC], 2));
+    }
+
+    #[test]
+    fn what_an_open_waits_for_is_hidden_unless_each_host_has_sent_it() {
+        let wait =
+            |here: &[ClientId]| OpenWait::new([TIN, ZINC].into(), |client| here.contains(client));
+        assert!(wait(&[]).is_over() && wait(&[]).is_hidden(), "both are away");
+        let mut both = wait(&[TIN, ZINC]);
+        both.answered(TIN, true);
+        both.answered(LEAD, false);
+        assert!(!both.is_over() && both.left().eq([ZINC]));
+        both.answered(ZINC, true);
+        assert!(both.is_over() && !both.is_hidden());
+        let mut silent = wait(&[TIN, ZINC]);
+        silent.answered(TIN, false);
+        silent.answered(ZINC, true);
+        assert!(silent.is_over() && silent.is_hidden());
+        assert!(wait(&[TIN]).is_hidden() && !wait(&[TIN]).is_over());
+    }
+
+    #[test]
+    fn signs_of_life_are_no_progress() {
+        let mut progress = Progress::from(5000);
+        assert!(!progress.goes_on(5999));
+        assert!(progress.goes_on(6999) && !progress.goes_on(6999));
+        assert!(!progress.goes_on(10), "it has another connection");
     }
 }

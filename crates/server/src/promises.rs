@@ -8,7 +8,7 @@ use segue_core::nouns::{ClientId, Ino, Time, VolumeId};
 use segue_core::promise::{
     Ask, Change, Company, Grace, Inodes, Object, Promises as Table, Promising, SessionId, TERM,
 };
-use segue_core::sharing::Dirty;
+use segue_core::sharing::{Dirty, OpenWait};
 use segue_core::wire::{BREAK_MAX, Break, Reply, Request};
 use segue_rpc::{Body, CloseCode, Peer};
 use tokio::sync::{Notify, watch};
@@ -195,15 +195,19 @@ impl Promises {
         self.lock().table.marks()
     }
 
-    /// The other hosts that have changes of `ino` which the server lacks. `None`: one that is away.
-    pub(crate) fn writers(&self, holder: &Holder, ino: Ino) -> Vec<Option<Peer>> {
-        let shared = self.lock();
-        let of = |client: ClientId| {
-            let mut of_volume = shared.sessions.values().rev();
-            let session = of_volume.find(|session| session.client == client);
-            session.map(|session| session.peer.clone())
+    /// The wait of `holder` for the hosts that have changes of `ino` which the server lacks, and
+    /// their connections.
+    pub(crate) fn open_wait(&self, holder: &Holder, ino: Ino) -> (OpenWait, Vec<(ClientId, Peer)>) {
+        let now = self.now();
+        let mut shared = self.lock();
+        let writers = shared.table.writers(holder.id, ino, now);
+        let peer = |client: &ClientId| {
+            let mut sessions = shared.sessions.values().rev();
+            sessions.find(|session| session.client == *client).map(|session| session.peer.clone())
         };
-        shared.table.writers(holder.id, ino).into_iter().map(of).collect()
+        let wait = OpenWait::new(writers, |client| peer(client).is_some());
+        let peers = wait.left().filter_map(|client| Some((client, peer(&client)?))).collect();
+        (wait, peers)
     }
 
     /// `client`, which was let in, believes nothing any more that an earlier server promised.

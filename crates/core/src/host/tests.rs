@@ -13,6 +13,7 @@ mod calls;
 mod cancel;
 mod clones;
 mod contradictions;
+mod driven;
 mod exchange;
 mod fetches;
 mod flushes;

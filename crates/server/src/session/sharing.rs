@@ -8,22 +8,16 @@
 //!      │◀── Opened ─────────│◀── Pulled ─────────────│
 //! ```
 
-use std::time::Duration;
-
 use segue_core::namespace::read;
 use segue_core::nouns::{Ino, Role};
 use segue_core::refusal::Refusal;
+use segue_core::sharing::{GRACE, Progress};
 use segue_core::wire::{DIRTY_MAX, Dirty, Found, Opened, Reply, Request};
 use segue_rpc::{Body, Peer};
 use tokio::time::timeout;
 
 use super::read::promised;
 use super::{Answer, Bound, Session, refuse, settled};
-
-/// Who opens a file waits for as long as the writer's host sends this much in this time.
-const GRACE: Duration = Duration::from_secs(10);
-/// More than the signs of life of a host that sends nothing else.
-const PROGRESS_BYTES: u64 = 1000;
 
 impl Session {
     pub(super) fn dirty(&self, bound: &Bound, dirty: &Dirty) -> Answer {
@@ -43,14 +37,11 @@ impl Session {
     /// that.
     pub(super) async fn open(&self, bound: &Bound, ino: Ino) -> Answer {
         let (volume, store) = (bound.volume, &self.server.data.store);
-        let mut is_hidden = false;
-        for writer in store.promises().writers(&bound.holder, ino) {
-            let is_whole = match writer {
-                Some(peer) => self.while_connected(pull(&peer, ino)).await?,
-                None => false,
-            };
-            is_hidden |= !is_whole;
+        let (mut wait, writers) = store.promises().open_wait(&bound.holder, ino);
+        for (client, peer) in writers {
+            wait.answered(client, self.while_connected(pull(&peer, ino)).await?);
         }
+        let is_hidden = wait.is_hidden();
         // Only from here on is it work.
         let _place = self.rooms.urgent.acquire().await;
         let asked = store.promises().ask();
@@ -69,19 +60,17 @@ impl Session {
 async fn pull(peer: &Peer, ino: Ino) -> bool {
     let request = Request::Pull(ino);
     let mut call = std::pin::pin!(peer.call(&request, Body::Empty));
-    let mut received = peer.stats().received_bytes;
+    let received = || peer.stats().received_bytes;
+    let mut progress = Progress::from(received());
     loop {
         match timeout(GRACE, &mut call).await {
             Ok(answer) => {
                 return matches!(answer.map(|answer| answer.reply), Ok(Reply::Pulled(true)));
             }
+            Err(_) if progress.goes_on(received()) => {}
             Err(_) => {
-                let now = peer.stats().received_bytes;
-                if now.saturating_sub(received) < PROGRESS_BYTES {
-                    tracing::debug!(%ino, "a host does not send a file that another one opens");
-                    return false;
-                }
-                received = now;
+                tracing::debug!(%ino, "a host does not send a file that another one opens");
+                return false;
             }
         }
     }

@@ -19,3 +19,4 @@ mod people;
 mod promises;
 mod repairs;
 mod restart;
+mod sharing;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use segue_core::namespace::changes;
 use segue_core::nouns::{ClientId, Ino, Time, Version, VolumeId};
 use segue_core::promise::{Change, Grace, Inodes, Promises, Promising, SessionId};
-use segue_core::sharing::Dirty;
+use segue_core::sharing::{Dirty, OpenWait};
 use segue_core::upkeep::RemnantAges;
 use segue_core::wire::{BREAK_MAX, Renewed, Reply, Request, Resume};
 
@@ -292,19 +292,23 @@ impl Server {
         known.filter(|known| now.since(known.heard) <= IDLE).map(|known| known.host).collect()
     }
 
-    /// Those that have changes of `ino` for which a reader waits, and whether others have some and
-    /// are away.
-    pub(crate) fn writers(&mut self, from: Origin, ino: Ino, now: Time) -> (Vec<Holder>, bool) {
-        let Some(reader) = self.session_of(from.client, now) else { return Default::default() };
-        let Some(sessions) = &mut self.sessions else { return Default::default() };
-        let (mut here, mut is_away) = (Vec::new(), false);
-        for client in sessions.table.writers(reader.id, ino) {
-            match sessions.of.get(&client).filter(|known| now.since(known.heard) <= IDLE) {
-                Some(known) => here.push(Holder { host: known.host, client, session: known.id }),
-                None => is_away = true,
-            }
-        }
-        (here, is_away)
+    /// The wait of a reader for those that have changes of `ino`, and the sessions of these.
+    pub(crate) fn open_wait(
+        &mut self,
+        from: Origin,
+        ino: Ino,
+        now: Time,
+    ) -> Option<(OpenWait, Vec<Holder>)> {
+        let reader = self.session_of(from.client, now)?;
+        let sessions = self.sessions.as_mut()?;
+        let writers = sessions.table.writers(reader.id, ino, now);
+        let holder = |client: ClientId| {
+            let known = sessions.of.get(&client).filter(|known| now.since(known.heard) <= IDLE)?;
+            Some(Holder { host: known.host, client, session: known.id })
+        };
+        let wait = OpenWait::new(writers, |client| holder(*client).is_some());
+        let here = wait.left().filter_map(holder).collect();
+        Some((wait, here))
     }
 
     /// A client asks whether what is committed is visible. Which moment it means.

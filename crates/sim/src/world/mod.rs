@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use segue_core::host::call::Ended;
 use segue_core::nouns::{ClientId, Ino, Time};
+use segue_core::sharing::GRACE;
 use segue_core::wire::Request;
 
 use crate::apps::{Apps, Turn};
@@ -41,7 +42,7 @@ use clocks::Clock;
 use copies::Images;
 use draws::{Draws, Who};
 use links::{SimLink, Way};
-use pulls::{GRACE, Pulling};
+use pulls::Pulling;
 
 /// Application threads of a client: two, so that one's replies meet the other's changes.
 const THREADS: usize = 2;

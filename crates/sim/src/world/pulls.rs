@@ -1,10 +1,10 @@
 //! Opens of files that other hosts have changed: the server asks these hosts first.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 use segue_core::nouns::{ClientId, Ino};
 use segue_core::promise::SessionId;
+use segue_core::sharing::{GRACE, OpenWait};
 use segue_core::wire::{Opened, Reply, Request};
 
 use super::links::Way;
@@ -14,18 +14,15 @@ use crate::client::Mount;
 use crate::plan::Bug;
 use crate::server::{Holder, Origin, Server};
 
-/// Whoever opens a file waits for so long.
-pub(super) const GRACE: Duration = Duration::from_secs(10);
-
 /// An open that is not answered.
 #[derive(Debug)]
 pub(super) struct Pulling {
     from: Origin,
     call: u64,
     ino: Ino,
-    /// The server waits for these.
-    left: BTreeMap<ClientId, SessionId>,
-    is_hidden: bool,
+    wait: OpenWait,
+    /// The sessions that were asked.
+    asked: BTreeMap<ClientId, SessionId>,
     /// What hosts had to send when it came.
     owed: Vec<Owed>,
 }
@@ -45,15 +42,14 @@ impl World {
         call: u64,
         ino: Ino,
     ) -> Result<bool, Violation> {
-        let (writers, is_hidden) = self.server.writers(from, ino, self.now);
-        if writers.is_empty() && !is_hidden {
-            return Ok(false);
-        }
-        let left = writers.iter().map(|writer| (writer.client, writer.session)).collect();
+        let wait = self.server.open_wait(from, ino, self.now);
+        let wait = wait.filter(|(wait, _)| !wait.is_over() || wait.is_hidden());
+        let Some((wait, writers)) = wait else { return Ok(false) };
+        let asked = writers.iter().map(|writer| (writer.client, writer.session)).collect();
         let owed = self.owed(from.client, ino);
         self.last_pull += 1;
         let number = self.last_pull;
-        self.pulls.insert(number, Pulling { from, call, ino, left, is_hidden, owed });
+        self.pulls.insert(number, Pulling { from, call, ino, wait, asked, owed });
         for to in writers {
             self.ask_for_pull(to, number)?;
         }
@@ -127,10 +123,10 @@ impl World {
         is_sent: bool,
     ) -> Result<(), Violation> {
         if let Some(pull) = self.pulls.get_mut(&number) {
-            let session = pull.left.remove(&client);
-            let is_over = |id| !self.server.is_session(client, id, self.now);
             // What was said over another connection is not heard.
-            pull.is_hidden |= session.is_some_and(|id| !is_sent || is_over(id));
+            let session = pull.asked.get(&client);
+            let is_here = session.is_some_and(|id| self.server.is_session(client, *id, self.now));
+            pull.wait.answered(client, is_sent && is_here);
         }
         self.end_pull_if_over(number)
     }
@@ -139,18 +135,20 @@ impl World {
     pub(super) fn end_pull(&mut self, number: u64) -> Result<(), Violation> {
         if let Some(pull) = self.pulls.get_mut(&number) {
             let believes = self.options.bug == Some(Bug::ServerOpensUnsent);
-            pull.is_hidden |= !pull.left.is_empty() && !believes;
-            pull.left.clear();
+            for client in pull.wait.left().collect::<Vec<_>>() {
+                pull.wait.answered(client, believes);
+            }
         }
         self.end_pull_if_over(number)
     }
 
     fn end_pull_if_over(&mut self, number: u64) -> Result<(), Violation> {
-        if self.pulls.get(&number).is_none_or(|pull| !pull.left.is_empty()) {
+        if self.pulls.get(&number).is_none_or(|pull| !pull.wait.is_over()) {
             return Ok(());
         }
         let Some(pull) = self.pulls.remove(&number) else { return Ok(()) };
-        let Pulling { from, call, ino, is_hidden, owed, .. } = pull;
+        let Pulling { from, call, ino, wait, owed, .. } = pull;
+        let is_hidden = wait.is_hidden();
         if !is_hidden {
             self.check_paid(ino, &owed)?;
         }

@@ -260,6 +260,11 @@ impl Tree {
         node.pending > 0 || node.checked.is_some_and(covers)
     }
 
+    /// The session with the server, if there is one.
+    pub(in crate::host) fn session_number(&self) -> Option<u64> {
+        self.session.number()
+    }
+
     /// True if another host has changed `ino`, and the server did not have all of that when it last
     /// spoke of it.
     pub fn is_marked(&self, ino: Ino) -> bool {

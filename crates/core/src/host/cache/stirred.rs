@@ -40,9 +40,4 @@ impl Tree {
         let unknown = self.unknown.iter().filter(|(_, unsettled)| unsettled.pending > 0);
         known.chain(unknown.map(|(ino, _)| *ino)).collect()
     }
-
-    /// The session with the server, if there is one.
-    pub(in crate::host) fn session_number(&self) -> Option<u64> {
-        self.session.number()
-    }
 }

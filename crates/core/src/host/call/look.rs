@@ -28,8 +28,8 @@ pub enum Look {
     /// The server's attributes, unless this host is ahead of it: [`Seen::Attr`].
     AttrAnew(Ino),
     /// The same, for a program that opens the file: it waits until other hosts have sent what they
-    /// changed of it. Refused with [`Refusal::Unreachable`] if there is nothing else of it, and
-    /// that does not come.
+    /// changed of it. Refused with [`Refusal::Hidden`] if that does not come, and the server has no
+    /// contents of the file.
     AttrToOpen(Ino),
     /// The inode of a name: [`Seen::Name`].
     Name(Dentry),

@@ -31,7 +31,6 @@ mod sharing;
 mod space;
 mod sync;
 
-use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -61,6 +60,7 @@ use send::Sending;
 use settle::Settling;
 pub use settle::{Kept, KeptAs, Settle};
 pub(in crate::host) use sharing::Announcing;
+use sharing::Pulling;
 pub use space::DISK_RESERVE;
 pub(in crate::host) use space::FreeSpace;
 use sync::Syncing;
@@ -393,14 +393,13 @@ struct SoFar {
     is_carried: bool,
     /// It takes back all that the kernel was told.
     takes_all: bool,
-    /// The changes of a file for which another host waits.
-    pulled: BTreeSet<u64>,
     settling: Settling,
     sending: Sending,
     merging: Merging,
     fetching: Fetching,
     opening: Opening,
     sealing_all: SealingAll,
+    pulling: Pulling,
     handling: Handling,
     syncing: Syncing,
 }

@@ -111,8 +111,11 @@ impl Host {
         let is_fresh = matches!(self.tree.attr(ino, now.time), Known::Fresh(_));
         let is_old = !is_fresh || self.tree.is_marked(ino);
         let is_unheard = self.lm(ino).closes() && !self.tree.is_promised(ino, now.time);
-        let asks = is_unheard && now.link == Reach::Silent
-            || (is_unheard || is_old) && now.link == Reach::Online;
+        let asks = match now.link {
+            Reach::Offline => false,
+            Reach::Silent => is_unheard,
+            Reach::Online => is_unheard || is_old,
+        };
         asks && !self.tree.is_pending(ino)
     }
 

@@ -133,9 +133,7 @@ impl Host {
         let pushed = self.queue.among(&new.union(&seqs).copied().collect());
         Ok(Next::Reply(Answer { pushed, ..Answer::default() }))
     }
-}
 
-impl Host {
     /// Has these changes go before others, with those that they follow. Returns which were raised.
     pub(super) fn go_first(&mut self, seqs: &BTreeSet<u64>) -> BTreeSet<u64> {
         let raised = self.push(seqs);

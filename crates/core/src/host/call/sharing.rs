@@ -35,6 +35,15 @@ pub(in crate::host) struct Announcing {
     is_timed: bool,
 }
 
+/// What of a file goes to the server because another host waits for it.
+#[derive(Debug, Default)]
+pub(super) struct Pulling {
+    /// Its changes when that began.
+    changes: BTreeSet<u64>,
+    /// How often the server had had no room by then.
+    refusals: u64,
+}
+
 impl Announcing {
     /// The server hears by another message that `ino` has changed.
     pub(in crate::host) fn counts_as_told(&mut self, ino: Ino) {
@@ -152,13 +161,17 @@ impl Host {
             }
             call.so_far.is_carried = true;
             // All, because the last ones may be cancelled.
-            call.so_far.pulled = self.queue.all_of(ino);
-            self.go_first(&call.so_far.pulled);
+            let changes = self.queue.all_of(ino);
+            self.go_first(&changes);
+            call.so_far.pulling = Pulling { changes, refusals: self.server_disk.refusals() };
         }
         // It claims no outcome, and is no reason to refuse what may be stored later.
         let is_pending = |seq: &u64| self.queue.stage(*seq).is_some();
-        let is_settled = !call.so_far.pulled.iter().any(is_pending);
-        if is_settled || call.so_far.is_late || self.server_disk.is_full() {
+        let Pulling { changes, refusals } = &call.so_far.pulling;
+        let is_settled = !changes.iter().any(is_pending);
+        // While the server has no room it is not known when they come.
+        let is_refused = self.server_disk.refusals() > *refusals;
+        if is_settled || call.so_far.is_late || is_refused {
             return Next::Reply(Answer { is_settled, ..Answer::default() });
         }
         self.awaits(id, call, Patience::Grace, None);

@@ -20,6 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::host) struct ServerDisk {
     full_since: Option<Time>,
+    /// How often it had no room.
+    refusals: u64,
 }
 
 impl ServerDisk {
@@ -31,11 +33,12 @@ impl ServerDisk {
     /// The server had no room for chunks.
     pub(super) fn note_full(&mut self, now: Time) {
         self.full_since.get_or_insert(now);
+        self.refusals += 1;
     }
 
-    /// True if the server had no room for the last chunks.
-    pub(in crate::host) fn is_full(&self) -> bool {
-        self.full_since.is_some()
+    /// How often the server had no room for chunks.
+    pub(in crate::host) fn refusals(&self) -> u64 {
+        self.refusals
     }
 
     /// True if the server is to say for good whether it refuses a change.

@@ -1,8 +1,9 @@
 //! Promises of the server: their ends, their lease, and the next connection.
 
 use super::calls::NOW;
+use super::driven::{actions, call, done};
 use super::*;
-use crate::host::action::{Action, CallId, Done, Event, Fact, Now, Reach, TakenBack, Told, Undone};
+use crate::host::action::{Action, CallId, Done, Event, Fact, Now, Reach, TakenBack, Told};
 use crate::host::cache::LONG;
 use crate::host::call::{Call, Ended};
 use crate::nouns::Dentry;
@@ -12,28 +13,6 @@ const FILE: Ino = Ino(5);
 
 fn at(seconds: u64) -> Now {
     Now { time: Time(Duration::from_secs(seconds)), ..NOW }
-}
-
-fn actions(host: &mut Host) -> Vec<Action> {
-    std::iter::from_fn(|| host.poll_action()).collect()
-}
-
-fn call(host: &mut Host, id: u64, call: Call, now: Now) -> Vec<Action> {
-    host.handle(Event::Call { id: CallId(id), call }, now);
-    actions(host)
-}
-
-fn done(host: &mut Host, id: u64, done: Result<Done, Refusal>, now: Now) -> Vec<Action> {
-    let mut event = Event::Done { id: CallId(id), done: done.map_err(Undone::from) };
-    loop {
-        host.handle(event, now);
-        let actions = actions(host);
-        match actions[..] {
-            // There are no data.
-            [Action::LogMaps(id, _)] => event = Event::Done { id, done: Ok(Done::Carried) },
-            _ => return actions,
-        }
-    }
 }
 
 fn time_comes(host: &mut Host, now: Now) -> Vec<Action> {

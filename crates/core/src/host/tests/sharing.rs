@@ -2,10 +2,9 @@
 //! does before it opens one of another host's.
 
 use super::calls::NOW;
+use super::driven::{actions, call, done};
 use super::*;
-use crate::host::action::{
-    Action, Ask, CallId, Done, Event, Fact, Now, Query, Reach, Told, Undone,
-};
+use crate::host::action::{Action, Ask, Done, Event, Fact, Now, Query, Reach, Told};
 use crate::host::call::{Call, OpenCall};
 use crate::promise::Inodes;
 use crate::sharing::Dirty;
@@ -14,28 +13,6 @@ const FILE: Ino = Ino(7);
 
 fn at(ms: u64) -> Now {
     Now { time: Time(NOW.time.0 + Duration::from_millis(ms)), ..NOW }
-}
-
-fn actions(host: &mut Host) -> Vec<Action> {
-    std::iter::from_fn(|| host.poll_action()).collect()
-}
-
-fn call(host: &mut Host, id: u64, call: Call, now: Now) -> Vec<Action> {
-    host.handle(Event::Call { id: CallId(id), call }, now);
-    actions(host)
-}
-
-fn done(host: &mut Host, id: u64, done: Result<Done, Refusal>, now: Now) -> Vec<Action> {
-    let mut event = Event::Done { id: CallId(id), done: done.map_err(Undone::from) };
-    loop {
-        host.handle(event, now);
-        let actions = actions(host);
-        match actions[..] {
-            // There are no maps.
-            [Action::LogMaps(id, _)] => event = Event::Done { id, done: Ok(Done::Carried) },
-            _ => return actions,
-        }
-    }
 }
 
 fn inodes(numbers: &[u64]) -> Inodes {
