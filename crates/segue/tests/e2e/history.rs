@@ -92,11 +92,13 @@ impl Site {
         Site { number, host: host.clone(), root, mount, gate }
     }
 
-    fn is_connected(&self) -> bool {
+    /// The number of its connection, if it has one that is not silent.
+    fn connection(&self) -> Option<u64> {
         let ended = segue(&self.host, &["status", "--json", arg(&self.root)]);
         let status: serde_json::Value = serde_json::from_str(&ended.out).unwrap_or_default();
         let mount = &status["mounts"][0];
-        mount["state"] == "online" && mount["reason"] == ""
+        let is_online = mount["state"] == "online" && mount["reason"] == "";
+        is_online.then(|| mount["link"]["connection"].as_u64()).flatten()
     }
 
     /// True if all that was made so far is visible to others.
@@ -239,7 +241,7 @@ fn look(run: &Run, place: &Site, mut dice: Dice) {
     while !run.is_over() {
         {
             let _open = place.gate.read().unwrap();
-            let was_connected = place.is_connected();
+            let connection = place.connection();
             let (kind, of) = (dice.below(3), dice.below(HOSTS as u64));
             let began = run.now();
             let seen = match kind {
@@ -248,7 +250,8 @@ fn look(run: &Run, place: &Site, mut dice: Dice) {
                 _ => see_names(place, of),
             };
             let ended = run.now();
-            let connected = was_connected && place.is_connected();
+            // Not if it was without one for a moment: a restart of the server takes 100 ms.
+            let connected = connection.is_some() && place.connection() == connection;
             let mut history = run.history.lock().unwrap();
             for (file, states) in seen {
                 let did = Did::Saw { file, states, connected };

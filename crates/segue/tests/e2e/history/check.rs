@@ -29,7 +29,7 @@ pub(super) struct Event {
 pub(super) enum Did {
     /// It made `state` of `file`; not `surely` if the call failed.
     Made { file: String, state: u64, surely: bool },
-    /// It saw `file` in one of these states; `connected` before and afterwards.
+    /// It saw `file` in one of these states; `connected` before and afterwards, without a break.
     Saw { file: String, states: Vec<u64>, connected: bool },
     /// What it had made is what others see.
     Synced,
