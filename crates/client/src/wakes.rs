@@ -70,6 +70,7 @@ pub(crate) struct Sending {
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
     metadata: Sending,
+    pulled: Sending,
     fast: Sending,
     data: Sending,
     /// Changes that wait for company have enough, or somebody waits for them.
@@ -82,6 +83,7 @@ impl Lanes {
     pub(crate) fn of(&self, lane: Lane) -> &Sending {
         match lane {
             Lane::Metadata => &self.metadata,
+            Lane::Pulled => &self.pulled,
             Lane::Fast => &self.fast,
             Lane::Data => &self.data,
         }

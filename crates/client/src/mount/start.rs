@@ -196,10 +196,9 @@ async fn serve(
         .name("fuse".into())
         .spawn(run)
         .map_err(|error| io("cannot start a thread", error))?;
-    let mut chores = vec![
-        tokio::spawn(Arc::clone(&mount.write_back).drain(Lane::Metadata)),
-        tokio::spawn(Arc::clone(&mount.write_back).drain(Lane::Fast)),
-        tokio::spawn(Arc::clone(&mount.write_back).drain(Lane::Data)),
+    let drain = |lane| tokio::spawn(Arc::clone(&mount.write_back).drain(lane));
+    let mut chores: Vec<_> = Lane::ALL.map(drain).into();
+    chores.extend([
         tokio::spawn(tick(Arc::clone(mount))),
         tokio::spawn(watch_room(Arc::clone(mount))),
         tokio::spawn(Arc::clone(&mount.disk).keep_bounds()),
@@ -208,7 +207,7 @@ async fn serve(
         tokio::spawn(mount.limiter.clone().keep(mount.remote.clone())),
         tokio::spawn(merge_what_was_made_twice(Arc::clone(mount))),
         tokio::spawn(hear_of_copies(Arc::clone(mount))),
-    ];
+    ]);
     chores.extend((0..UPLOADS).map(|_| tokio::spawn(Arc::clone(&mount.write_back).upload_ahead())));
     mount.disk.measure_pending();
     ready(Ready { words: ready_words(mount) });

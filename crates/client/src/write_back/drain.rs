@@ -119,6 +119,7 @@ impl WriteBack {
         Deliver { lane, batch, without }: Deliver,
     ) -> Result<Done, Refusal> {
         let class = lane.class();
+        let changes: Vec<u64> = batch.iter().map(|logged| logged.seq).collect();
         let Prepared { records, chunks } =
             match self.prepare(class, &batch, without.is_some()).await {
                 Err(refusal) => return Done::without_chunks(refusal),
@@ -134,7 +135,7 @@ impl WriteBack {
         let (remote, chunks) = (&self.remote, &chunks);
         let apply = Apply { records, acked_below, awaited, ..Apply::default() };
         let apply = |rpc| async move { remote.apply(&rpc, apply, chunks).await };
-        let (applied, promised) = match self.until_due(class, apply).await {
+        let (applied, promised) = match self.until_due(class, &changes, apply).await {
             Err(refusal @ Refusal::NoSpace) if !chunks.is_empty() => {
                 return Ok(Done::NoChunks(refusal));
             }

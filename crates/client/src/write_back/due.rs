@@ -1,6 +1,6 @@
 //! What has waited for the server for too long goes before what is younger: with strict order
-//! between the classes nothing else bounds how long write-back waits. So does what is pushed and is
-//! on its way already.
+//! between the classes nothing else bounds how long write-back waits. So does what is pushed, or
+//! another host waits for, and is on its way already.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -12,11 +12,12 @@ use segue_rpc::Rpc;
 use crate::write_back::WriteBack;
 
 impl WriteBack {
-    /// Runs a call of write-back, which is raised once the oldest change is due, or what it may
-    /// carry is pushed.
+    /// Runs a call of write-back that carries some of `changes`. It is raised once the oldest change
+    /// of all is due, or one of these is to go first.
     pub(super) async fn until_due<F: Future>(
         &self,
         class: Class,
+        changes: &[u64],
         call: impl FnOnce(Rpc) -> F,
     ) -> F::Output {
         let rpc = Rpc::new(class);
@@ -24,13 +25,14 @@ impl WriteBack {
         let mut pushed = self.wakes.lanes.pushed.subscribe();
         loop {
             let left = self.time_left();
-            if left.is_zero() || self.host.lock().queue().is_raised_late() {
+            if let Some(first) = self.host.lock().queue().raised_late(changes) {
+                rpc.raise(first);
+            } else if left.is_zero() {
                 rpc.raise(class.when_due());
-                return call.await;
             }
             tokio::select! {
                 done = &mut call => return done,
-                () = tokio::time::sleep(left) => {}
+                () = tokio::time::sleep(left), if !left.is_zero() => {}
                 _ = pushed.changed() => {}
             }
         }

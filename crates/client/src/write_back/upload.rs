@@ -24,6 +24,8 @@ use crate::write_back::WriteBack;
 
 type ContainerEvent = Event<Bytes, BasisCopy>;
 type ContainerPut = Put<Bytes, BasisCopy>;
+/// At which class a call goes, and which changes it carries.
+type Carries = (Class, Arc<[u64]>);
 
 /// The records of a batch, as they are sent.
 pub(crate) struct Prepared {
@@ -63,6 +65,7 @@ impl WriteBack {
         way: Way,
     ) -> Result<Made<Bytes>, Refusal> {
         let data: BTreeMap<u64, DataChange> = changes.iter().cloned().collect();
+        let carried: Arc<[u64]> = data.keys().copied().collect();
         let data = |seq: u64| data.get(&seq).ok_or(Refusal::Io);
         let mut group_bytes = self.group_bytes();
         let mut upload = Upload::new(changes, way, Sizes::default(), group_bytes);
@@ -101,19 +104,19 @@ impl WriteBack {
                         Event::Cut(Ok(upload::cut(&cutter, bytes.into(), is_last)))
                     }
                     Action::Outline(ask) => {
-                        waits.spawn(this.outline(ask));
+                        waits.spawn(this.outline((class, Arc::clone(&carried)), ask));
                         continue;
                     }
                     Action::Stage(leaf, ino) => {
-                        waits.spawn(this.stage(class, leaf, ino));
+                        waits.spawn(this.stage((class, Arc::clone(&carried)), leaf, ino));
                         continue;
                     }
                     Action::Offer(id, chunks) => {
-                        waits.spawn(this.offer(class, id, chunks));
+                        waits.spawn(this.offer((class, Arc::clone(&carried)), id, chunks));
                         continue;
                     }
                     Action::Put(id, put) => {
-                        waits.spawn(this.put(class, id, put));
+                        waits.spawn(this.put((class, Arc::clone(&carried)), id, put));
                         continue;
                     }
                 };
@@ -178,21 +181,26 @@ impl WriteBack {
         Ok(self.host.lock().recalls(data))
     }
 
-    async fn outline(self: Arc<Self>, ask: Outline) -> ContainerEvent {
+    async fn outline(self: Arc<Self>, (class, changes): Carries, ask: Outline) -> ContainerEvent {
         let (remote, Outline { ino, version, offset }) = (&self.remote, ask);
         let ask = |rpc| async move { remote.outline(&rpc, ino, version, offset).await };
-        Event::Outlined(self.until_due(Class::StoreData, ask).await)
+        Event::Outlined(self.until_due(class, &changes, ask).await)
     }
 
-    async fn stage(self: Arc<Self>, class: Class, leaf: Leaf, ino: Ino) -> ContainerEvent {
+    async fn stage(
+        self: Arc<Self>,
+        (class, changes): Carries,
+        leaf: Leaf,
+        ino: Ino,
+    ) -> ContainerEvent {
         let remote = &self.remote;
         let stage = |rpc| async move { remote.stage(&rpc, vec![leaf], vec![ino]).await };
-        Event::Staged(self.until_due(class, stage).await)
+        Event::Staged(self.until_due(class, &changes, stage).await)
     }
 
     async fn offer(
         self: Arc<Self>,
-        class: Class,
+        (class, changes): Carries,
         id: FlightId,
         chunks: Vec<WireChunk>,
     ) -> ContainerEvent {
@@ -202,10 +210,15 @@ impl WriteBack {
             _ => return Event::Wanted(id, Err(Refusal::Unreachable)),
         };
         let offer = |rpc| async move { remote.offer(&rpc, &nonce, &chunks).await };
-        Event::Wanted(id, self.until_due(class, offer).await)
+        Event::Wanted(id, self.until_due(class, &changes, offer).await)
     }
 
-    async fn put(self: Arc<Self>, class: Class, id: FlightId, put: ContainerPut) -> ContainerEvent {
+    async fn put(
+        self: Arc<Self>,
+        (class, changes): Carries,
+        id: FlightId,
+        put: ContainerPut,
+    ) -> ContainerEvent {
         let (remote, Put { chunks, files, hints }) = (&self.remote, put);
         let deltas = hints.map(|hints| {
             let of_copy = |raw: &Bytes, range: Range<u64>| {
@@ -219,7 +232,7 @@ impl WriteBack {
         let all = chunks.len();
         let deltas = deltas.unwrap_or_default();
         let put = |rpc| async move { remote.put(&rpc, &chunks, deltas, files).await };
-        let lacking = self.until_due(class, put).await;
+        let lacking = self.until_due(class, &changes, put).await;
         if let (Some(differ), Ok(lacking)) = (differ, &lacking) {
             let lack = lacking.len();
             tracing::debug!("{differ} of {all} chunks went as differences, {lack} led nowhere");

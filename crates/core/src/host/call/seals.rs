@@ -6,7 +6,6 @@
 //!   Push ────▶ SealAll of the files below some paths ─▶ its changes go before others
 //! ```
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use super::{Answer, Call, Next, Running, Step};
@@ -129,20 +128,19 @@ impl Host {
         // Data that could not be sealed are sealed later. The queued changes go all the same.
         drop(sealed);
         let seqs = self.changes_below(&tops);
-        let new = self.go_first(&seqs);
+        let new = self.push(&seqs);
+        self.go_first();
         let pushed = self.queue.among(&new.union(&seqs).copied().collect());
         Ok(Next::Reply(Answer { pushed, ..Answer::default() }))
     }
 
-    /// Has these changes go before others, with those that they follow. Returns which were raised.
-    pub(super) fn go_first(&mut self, seqs: &BTreeSet<u64>) -> BTreeSet<u64> {
-        let raised = self.push(seqs);
-        // Changes that wait for company go now.
+    /// Some changes are to go before others now.
+    pub(super) fn go_first(&mut self) {
+        // Those that wait for company go, too.
         self.queue.release_all();
         self.wake(Task::Drain);
         self.wake(Task::Upload);
         self.wake(Task::Pushed);
-        raised
     }
 }
 

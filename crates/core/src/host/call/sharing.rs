@@ -162,7 +162,8 @@ impl Host {
             call.so_far.is_carried = true;
             // All, because the last ones may be cancelled.
             let changes = self.queue.all_of(ino);
-            self.go_first(&changes);
+            self.pull(&changes);
+            self.go_first();
             call.so_far.pulling = Pulling { changes, refusals: self.server_disk.refusals() };
         }
         // It claims no outcome, and is no reason to refuse what may be stored later.

@@ -70,8 +70,10 @@ pub(super) enum Kind {
     Metadata,
     /// Of data, and what waits for nothing else; not what is raised.
     Data,
-    /// What is raised.
+    /// What is raised, and not pulled.
     Raised,
+    /// What another host waits for.
+    Pulled,
 }
 
 /// Who uses a thing and is not settled.
@@ -106,6 +108,8 @@ pub(super) struct Order {
     under_way: BTreeSet<u64>,
     /// Those that go before others, with all that they follow.
     raised: BTreeSet<u64>,
+    /// Those of them that go first, because another host waits.
+    pulled: BTreeSet<u64>,
     /// Those that were cancelled, and whose places are gone now.
     ended: Vec<u64>,
 }
@@ -171,6 +175,7 @@ impl Order {
             self.take(seq);
             self.under_way.remove(&seq);
             self.raised.remove(&seq);
+            self.pulled.remove(&seq);
             let Some(node) = self.nodes.remove(&seq) else { continue };
             if node.is_cancelled {
                 self.ended.push(seq);
@@ -199,6 +204,7 @@ impl Order {
         self.take(seq);
         self.under_way.remove(&seq);
         self.raised.remove(&seq);
+        self.pulled.remove(&seq);
         let Some(node) = self.nodes.get_mut(&seq) else { return };
         node.is_cancelled = true;
         if node.waits == 0 {
@@ -338,16 +344,38 @@ impl Order {
         self.free.iter().any(|free| free.contains(&seq))
     }
 
-    /// Has these go before others, and so all that they follow.
-    pub(super) fn raise(&mut self, seqs: &BTreeSet<u64>) {
-        self.raised.extend(seqs.iter().filter(|seq| self.nodes.contains_key(seq)));
-        let Some(last) = self.raised.last().copied() else { return };
+    /// Has these go before others, and so all that they follow. Returns those that did not so far.
+    pub(super) fn raise(&mut self, seqs: &BTreeSet<u64>) -> BTreeSet<u64> {
+        let mut with = self.with_followed(seqs);
+        with.retain(|seq| self.raised.insert(*seq));
+        with
+    }
+
+    /// The same, before those that are only raised.
+    pub(super) fn pull(&mut self, seqs: &BTreeSet<u64>) -> BTreeSet<u64> {
+        let mut with = self.with_followed(seqs);
+        self.raised.extend(&with);
+        with.retain(|seq| self.pulled.insert(*seq));
+        with
+    }
+
+    /// Those of `seqs` that there are, with all that they follow.
+    fn with_followed(&self, seqs: &BTreeSet<u64>) -> BTreeSet<u64> {
+        let mut with: BTreeSet<u64> =
+            seqs.iter().filter(|seq| self.nodes.contains_key(seq)).copied().collect();
+        let Some(last) = with.last().copied() else { return with };
         // Whoever follows a change is younger.
         for (seq, node) in self.nodes.range(..last).rev() {
-            if node.followers.iter().any(|follower| self.raised.contains(follower)) {
-                self.raised.insert(*seq);
+            if node.followers.iter().any(|follower| with.contains(follower)) {
+                with.insert(*seq);
             }
         }
+        with
+    }
+
+    /// Those for which another host waits.
+    pub(super) fn pulled(&self) -> &BTreeSet<u64> {
+        &self.pulled
     }
 
     /// Those that go before others.
@@ -397,15 +425,19 @@ impl Pick<'_> {
     /// The next one.
     pub(super) fn next(&mut self) -> Option<u64> {
         let [metadata, data] = &self.order.free;
-        let (none, raised) = (BTreeSet::new(), &self.order.raised);
+        let (none, raised, pulled) = (BTreeSet::new(), &self.order.raised, &self.order.pulled);
         let free = match self.kind {
-            Kind::Any | Kind::Raised => [metadata, data],
+            Kind::Any | Kind::Raised | Kind::Pulled => [metadata, data],
             Kind::Metadata => [metadata, &none],
             Kind::Data => [data, &none],
         };
         let sets = free.into_iter().chain([&self.opened]);
         let first = |set: &BTreeSet<u64>| match self.kind {
-            Kind::Raised => raised.range(self.at..).find(|seq| set.contains(seq)).copied(),
+            Kind::Raised => {
+                let mut raised = raised.range(self.at..).filter(|seq| !pulled.contains(seq));
+                raised.find(|seq| set.contains(seq)).copied()
+            }
+            Kind::Pulled => pulled.range(self.at..).find(|seq| set.contains(seq)).copied(),
             Kind::Data => set.range(self.at..).find(|seq| !raised.contains(seq)).copied(),
             Kind::Any | Kind::Metadata => set.range(self.at..).next().copied(),
         };

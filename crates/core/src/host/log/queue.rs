@@ -61,6 +61,8 @@ pub enum Stage {
 pub enum Lane {
     /// Names and attributes, and small data as long as nothing else is in the other one.
     Metadata,
+    /// What another host waits for, with all that it follows.
+    Pulled,
     /// What a user wants first, with all that it follows.
     Fast,
     /// File data, with what waits for these.
@@ -69,12 +71,18 @@ pub enum Lane {
 
 impl Lane {
     /// All of them.
-    pub const ALL: [Lane; 3] = [Lane::Metadata, Lane::Fast, Lane::Data];
+    pub const ALL: [Lane; 4] = [Lane::Metadata, Lane::Pulled, Lane::Fast, Lane::Data];
+
+    /// True if its changes overtake others, and nobody uploads their data ahead.
+    pub fn goes_first(self) -> bool {
+        matches!(self, Lane::Pulled | Lane::Fast)
+    }
 
     /// The class at which its batches go.
     pub fn class(self) -> Class {
         match self {
             Lane::Metadata => Class::StoreAttr,
+            Lane::Pulled => Class::Fetch,
             Lane::Fast => Class::StoreFast,
             Lane::Data => Class::StoreData,
         }
@@ -220,6 +228,7 @@ impl Queue {
         let kind = match lane {
             Lane::Metadata if self.bulk == 0 => Kind::Any,
             Lane::Metadata => Kind::Metadata,
+            Lane::Pulled => Kind::Pulled,
             Lane::Fast => Kind::Raised,
             Lane::Data if self.bulk == 0 => return Vec::new(),
             Lane::Data => Kind::Data,
@@ -231,7 +240,8 @@ impl Queue {
     pub fn may_have(&self, lane: Lane) -> bool {
         match lane {
             Lane::Metadata => !self.items.is_empty(),
-            Lane::Fast => !self.raised().is_empty(),
+            Lane::Pulled => !self.order.pulled().is_empty(),
+            Lane::Fast => self.raised().len() > self.order.pulled().len(),
             Lane::Data => self.bulk > 0,
         }
     }
@@ -299,12 +309,21 @@ impl Queue {
     /// Has changes go before others, with all that they follow, until they are settled; those are
     /// returned that did not so far. Data of `uploading` are on their way before their turn.
     pub fn raise(&mut self, seqs: &BTreeSet<u64>, uploading: &BTreeSet<u64>) -> BTreeSet<u64> {
-        let before = self.raised().clone();
-        self.order.raise(seqs);
+        let new = self.order.raise(seqs);
+        self.go_alone(&new, uploading);
+        new
+    }
+
+    /// The same, before what was raised: another host waits.
+    pub fn pull(&mut self, seqs: &BTreeSet<u64>, uploading: &BTreeSet<u64>) {
+        let new = self.order.pull(seqs);
+        self.go_alone(&new, uploading);
+    }
+
+    fn go_alone(&mut self, new: &BTreeSet<u64>, uploading: &BTreeSet<u64>) {
         for held in self.held.values_mut() {
             held.retain(|seq| !self.order.raised().contains(seq));
         }
-        let new: BTreeSet<u64> = self.raised().difference(&before).copied().collect();
         // A change that cancelled out has a place in the order, and no stage.
         let is_late = |seq: &&u64| {
             let stage = self.stage(**seq);
@@ -312,12 +331,14 @@ impl Queue {
         };
         let late: Vec<u64> = new.iter().filter(is_late).copied().collect();
         self.raised_late.extend(late);
-        new
     }
 
-    /// True while something is on its way at its own class that was raised too late for another.
-    pub fn is_raised_late(&self) -> bool {
-        !self.raised_late.is_empty()
+    /// The class to which a call is to be raised that carries some of `changes`: one of them is on
+    /// its way at its own class, and was raised too late for another.
+    pub fn raised_late(&self, changes: &[u64]) -> Option<Class> {
+        let late = changes.iter().filter(|seq| self.raised_late.contains(seq));
+        let is_pulled = |seq: &u64| self.order.pulled().contains(seq);
+        late.map(|seq| if is_pulled(seq) { Lane::Pulled } else { Lane::Fast }.class()).min()
     }
 
     /// Changes that go before others.
@@ -328,6 +349,7 @@ impl Queue {
     /// At which class a change goes.
     pub fn class_of(&self, logged: &Logged) -> Class {
         match logged.change.class() {
+            Class::StoreData if self.order.pulled().contains(&logged.seq) => Lane::Pulled.class(),
             Class::StoreData if self.raised().contains(&logged.seq) => Lane::Fast.class(),
             class => class,
         }

@@ -253,7 +253,7 @@ impl UploadAhead {
                 }
                 _ if whole.contains(&logged.seq) => Passage::Alone,
                 // Nobody uploads it ahead.
-                Passage::Ahead if lane == Lane::Fast && !self.under_way.contains(&logged.seq) => {
+                Passage::Ahead if lane.goes_first() && !self.under_way.contains(&logged.seq) => {
                     Passage::Alone
                 }
                 passage => passage,

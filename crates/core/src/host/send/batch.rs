@@ -39,6 +39,7 @@ pub fn group_bytes(link: Option<(u64, Duration)>) -> usize {
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::host) struct BatchSizes {
     metadata: BatchSize,
+    pulled: BatchSize,
     fast: BatchSize,
     data: BatchSize,
 }
@@ -48,6 +49,7 @@ impl BatchSizes {
     pub(in crate::host) fn of(&mut self, lane: Lane) -> &mut BatchSize {
         match lane {
             Lane::Metadata => &mut self.metadata,
+            Lane::Pulled => &mut self.pulled,
             Lane::Fast => &mut self.fast,
             Lane::Data => &mut self.data,
         }

@@ -94,4 +94,9 @@ impl Host {
     pub(in crate::host) fn push(&mut self, seqs: &BTreeSet<u64>) -> BTreeSet<u64> {
         self.queue.raise(seqs, self.ahead.uploading())
     }
+
+    /// The same for another host that waits, before what is raised.
+    pub(in crate::host) fn pull(&mut self, seqs: &BTreeSet<u64>) {
+        self.queue.pull(seqs, self.ahead.uploading());
+    }
 }

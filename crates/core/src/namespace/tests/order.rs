@@ -368,21 +368,24 @@ proptest! {
     #[test]
     fn lanes_end_in_the_tree_of_the_log(
         ops in prop::collection::vec((op(), 0..3_u32), 1..40),
-        steps in prop::collection::vec((0..3_usize, 1..6_usize, 0..9_usize, 0..4_u8), 0..60),
+        steps in prop::collection::vec((0..4_usize, 1..6_usize, 0..9_usize, 0..5_u8), 0..60),
         spares in any::<bool>(),
     ) {
         let mut work = Work::new();
         ops.into_iter().for_each(|(op, group)| work.do_one(op, group));
         let mut sent = Sent::new(&work);
-        let mut under_way: [Vec<Logged>; 3] = Default::default();
-        let last = (0..3 * work.log.len() + 3).map(|n| (n % 3, 9, 9, 0));
+        let mut under_way: [Vec<Logged>; 4] = Default::default();
+        let last = (0..4 * work.log.len() + 4).map(|n| (n % 4, 9, 9, 0));
         for (step, (number, records, cut, fate)) in steps.into_iter().chain(last).enumerate() {
             // At first much is logged and little is sent.
             let new = if step < 8 { cut } else { records };
             (0..new).for_each(|_| sent.push(spares));
             let lane = Lane::ALL[number];
-            if fate == 3 && let Some((logged, _)) = work.log.get(cut * records) {
-                sent.queue.raise(&BTreeSet::from([logged.seq]), &BTreeSet::new());
+            let some = work.log.get(cut * records).map(|(logged, _)| BTreeSet::from([logged.seq]));
+            match (fate, some) {
+                (3, Some(some)) => drop(sent.queue.raise(&some, &BTreeSet::new())),
+                (4, Some(some)) => sent.queue.pull(&some, &BTreeSet::new()),
+                _ => {}
             }
             let batch = sent.queue.batch_of(lane, records, 1 << 20, |_| Fit::Takes(1));
             batch.iter().for_each(|logged| sent.queue.take(logged.seq));

@@ -238,6 +238,7 @@ proptest! {
         changes in prop::collection::vec((change(), 0..3_u32), 1..30),
         choices in prop::collection::vec((any::<prop::sample::Index>(), any::<bool>()), 0..40),
         skips in prop::collection::btree_set(1..30_u64, 0..10),
+        awaited in prop::collection::btree_set(1_u64..30, 0..2),
         wanted in prop::collection::btree_set(1..30_u64, 0..3),
         cancelled in prop::collection::btree_set(1..30_u64, 0..8),
         had in prop::collection::btree_set(1..30_u64, 0..4),
@@ -252,13 +253,19 @@ proptest! {
             let earlier = left.range(..seq).copied();
             earlier.filter(|before| follows(change(*before), change(seq))).collect()
         };
-        order.raise(&wanted);
-        let mut raised: BTreeSet<u64> = wanted.intersection(&left).copied().collect();
-        let mut todo: Vec<u64> = raised.iter().copied().collect();
-        while let Some(seq) = todo.pop() {
-            todo.extend(before(&left, seq).into_iter().filter(|before| raised.insert(*before)));
-        }
-        prop_assert_eq!(order.raised(), &raised);
+        let with_followed = |wanted: &BTreeSet<u64>| {
+            let mut with: BTreeSet<u64> = wanted.intersection(&left).copied().collect();
+            let mut todo: Vec<u64> = with.iter().copied().collect();
+            while let Some(seq) = todo.pop() {
+                todo.extend(before(&left, seq).into_iter().filter(|before| with.insert(*before)));
+            }
+            with
+        };
+        let (mut raised, pulled) = (with_followed(&wanted), with_followed(&awaited));
+        prop_assert_eq!(order.raise(&wanted), raised.clone());
+        prop_assert_eq!(order.pull(&awaited), pulled.clone());
+        raised.extend(&pulled);
+        prop_assert_eq!((order.raised(), order.pulled()), (&raised, &pulled));
         let cancelled: BTreeSet<u64> = cancelled.intersection(&left).copied().collect();
         cancelled.iter().for_each(|seq| order.cancel(*seq));
         let had: BTreeSet<u64> = had.difference(&cancelled).copied().collect();
@@ -279,7 +286,7 @@ proptest! {
             };
             let expected: Vec<u64> = left.iter().copied().filter(is_free).collect();
             prop_assert_eq!(&free(&order), &expected);
-            for kind in [Kind::Any, Kind::Metadata, Kind::Data, Kind::Raised] {
+            for kind in [Kind::Any, Kind::Metadata, Kind::Data, Kind::Raised, Kind::Pulled] {
                 let mut taken: Vec<u64> = Vec::new();
                 for seq in left.iter().copied().filter(|seq| {
                     !skips.contains(seq) && !had.contains(seq) || !is_sent(seq)
@@ -290,7 +297,8 @@ proptest! {
                         Kind::Any => true,
                         Kind::Metadata => !is_data,
                         Kind::Data => (is_data || !before.is_empty()) && !raised.contains(&seq),
-                        Kind::Raised => raised.contains(&seq),
+                        Kind::Raised => raised.contains(&seq) && !pulled.contains(&seq),
+                        Kind::Pulled => pulled.contains(&seq),
                     };
                     if (is_of || !is_sent(&seq))
                         && before.iter().all(|before| taken.contains(before))

@@ -107,25 +107,28 @@ fn the_lanes_part_when_there_is_bulk() {
 #[test]
 fn a_lane_is_known_to_be_empty_without_a_batch() {
     let may_have = |queue: &Queue| Lane::ALL.map(|lane| queue.may_have(lane));
-    assert_eq!(may_have(&queue([])), [false; 3]);
+    assert_eq!(may_have(&queue([])), [false; 4]);
     let mut bulk = store_of(2, 2, 1);
     let Change::Data(data) = &mut bulk.change else { panic!("data") };
     data.ranges = vec![0..INLINE_MAX as u64 + 1];
     let mut queue = queue([chmod(1, 1)]);
-    assert_eq!(may_have(&queue), [true, false, false]);
+    assert_eq!(may_have(&queue), [true, false, false, false]);
     queue.push(bulk, Time::default(), |_| false);
-    assert_eq!(may_have(&queue), [true, false, true]);
+    assert_eq!(may_have(&queue), [true, false, false, true]);
     queue.raise(&BTreeSet::from([1]), &BTreeSet::new());
-    assert_eq!(may_have(&queue), [true; 3]);
+    assert_eq!(may_have(&queue), [true, false, true, true]);
+    queue.pull(&BTreeSet::from([1]), &BTreeSet::new());
+    assert_eq!(may_have(&queue), [true, true, false, true]);
     queue.settle(2);
     queue.settle(1);
-    assert_eq!(may_have(&queue), [false; 3]);
+    assert_eq!(may_have(&queue), [false; 4]);
 }
 
 /// What a user pushes may be under way at the class of write-back: then those calls are to be
 /// raised, and no others once it is over.
 #[test]
 fn what_is_raised_on_its_way_is_known_until_it_is_over() {
+    let late = |queue: &Queue, seq| queue.raised_late(&[seq]);
     let (none, ends): (_, [fn(&mut Queue); 3]) = (
         BTreeSet::new(),
         [|queue| queue.put_back(2), |queue| drop(queue.settle(2)), Queue::put_all_back],
@@ -133,22 +136,24 @@ fn what_is_raised_on_its_way_is_known_until_it_is_over() {
     for end in ends {
         let mut queue = queue((1..=4).map(|seq| chmod(seq, seq)));
         assert_eq!(queue.raise(&BTreeSet::from([1]), &none), BTreeSet::from([1]));
-        assert!(!queue.is_raised_late(), "it goes in its own lane");
+        assert_eq!(late(&queue, 1), None, "it goes in its own lane");
         queue.take(1);
         queue.take(2);
         queue.mark_sending(2, Time::default());
         let again = queue.raise(&BTreeSet::from([1, 2, 9]), &none);
-        assert_eq!((again, queue.is_raised_late()), (BTreeSet::from([2]), true));
+        assert_eq!((again, late(&queue, 2)), (BTreeSet::from([2]), Some(Class::StoreFast)));
         queue.put_back(1);
-        assert!(queue.is_raised_late());
+        queue.pull(&BTreeSet::from([2]), &none);
+        assert_eq!(late(&queue, 2), Some(Class::Fetch), "another host waits for it");
+        assert_eq!(queue.raised_late(&[1, 3, 4]), None, "nobody waits for these");
         end(&mut queue);
-        assert!(!queue.is_raised_late());
+        assert_eq!(late(&queue, 2), None);
     }
     let mut queue = queue((1..=4).map(|seq| chmod(seq, seq)));
     queue.raise(&BTreeSet::from([3]), &BTreeSet::from([3, 4]));
-    assert!(queue.is_raised_late(), "its data are on their way");
+    assert_eq!(late(&queue, 3), Some(Class::StoreFast), "its data are on their way");
     queue.take(3);
-    assert!(!queue.is_raised_late());
+    assert_eq!(late(&queue, 3), None);
 }
 
 proptest! {

@@ -117,12 +117,15 @@ fn what_is_raised_goes_by_itself() {
     };
     assert_eq!([3, 4].map(|seq| class(&queue, seq)), [Class::StoreFast, Class::StoreData]);
     queue.raise(&BTreeSet::from([1]), ahead.uploading());
-    assert!(queue.is_raised_late());
+    assert_eq!(queue.raised_late(&[1]), Some(Class::StoreFast));
     assert_eq!(batch(&ahead, &queue, Lane::Fast), [3], "the other one is on its way");
     finish(&mut ahead, &queue, &picked, None);
     assert_eq!(batch(&ahead, &queue, Lane::Fast), [1]);
     queue.take(1);
     assert_eq!(batch(&ahead, &queue, Lane::Fast), [3]);
+    queue.pull(&BTreeSet::from([3]), ahead.uploading());
+    assert_eq!(batch(&ahead, &queue, Lane::Pulled), [3], "another host waits for it");
+    assert_eq!(batch(&ahead, &queue, Lane::Fast), [0; 0]);
     queue.settle(3);
     assert_eq!(queue.raised().iter().copied().collect::<Vec<_>>(), [1]);
     let next = pick(&mut ahead, &queue);

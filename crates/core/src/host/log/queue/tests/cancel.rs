@@ -302,6 +302,6 @@ fn what_cancelled_out_is_not_on_its_way_when_it_is_pushed() {
     let mut queue = plain([create("a", 5), data(5), chmod(3, 5).change]);
     queue.cancel(2);
     let raised = queue.raise(&BTreeSet::from([3]), &BTreeSet::new());
-    assert_eq!((raised, queue.is_raised_late()), (BTreeSet::from([1, 2, 3]), false));
+    assert_eq!((raised, queue.raised_late(&[1, 2, 3])), (BTreeSet::from([1, 2, 3]), None));
     queue.check_invariants();
 }
