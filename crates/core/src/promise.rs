@@ -40,7 +40,7 @@ pub use inodes::Inodes;
 pub use unseen::Unseen;
 
 use crate::nouns::{ClientId, Ino, Time, VolumeId};
-use crate::sharing::{Dirty, MARKS_MAX, Marks, OF_CLIENT_MAX};
+use crate::sharing::{Dirty, MARKS_MAX, Mark, Marked, Marks, OF_CLIENT_MAX};
 
 /// So long a server waits for a host that is silent, or does not answer a break. No promise counts
 /// for longer after the last question that it answered: clients take 2 % off for their clocks.
@@ -122,7 +122,7 @@ pub struct Promising {
     pub but: Inodes,
     /// Another host has changed these, and the server does not have that yet: whoever opens one
     /// asks before.
-    pub marked: Inodes,
+    pub marked: Marked,
 }
 
 /// What came of an answer.
@@ -137,7 +137,7 @@ pub struct Promised {
 
 impl Promised {
     fn but(but: Inodes, told: BTreeSet<SessionId>) -> Promised {
-        Promised { promising: Promising { but, marked: Inodes::default() }, told }
+        Promised { promising: Promising { but, marked: Marked::default() }, told }
     }
 }
 
@@ -389,6 +389,8 @@ impl Promises {
         told.extend(promised.told);
         let Promising { but, marked } = promised.promising;
         let but = gone.into_iter().chain(but.iter()).collect();
+        // What others have announced is older than what the author has made now.
+        let marked = marked.into_keys().map(|ino| (ino, Mark::default())).collect();
         Promised { promising: Promising { but, marked }, told }
     }
 
@@ -396,15 +398,18 @@ impl Promises {
     pub fn dirty(&mut self, id: SessionId, dirty: &Dirty) -> BTreeSet<SessionId> {
         let Some(session) = self.sessions.get(&id) else { return BTreeSet::new() };
         let PromiseHolder { volume, client, .. } = *session;
-        self.marks.told(volume, client, dirty);
-        self.changed(dirty.changed.iter().map(|ino| (volume, ino)), Some(id))
+        let news = self.marks.told(volume, client, dirty);
+        self.changed(news.into_iter().map(|ino| (volume, ino)), Some(id))
     }
 
     /// Of `inodes` those that another host has changed, and of which the server lacks something.
-    pub fn marked(&self, id: SessionId, inodes: &[Ino]) -> Inodes {
-        let Some(session) = self.sessions.get(&id) else { return Inodes::default() };
-        let is_marked = |ino: &Ino| self.marks.is_marked(session.volume, *ino, session.client);
-        inodes.iter().copied().filter(is_marked).collect()
+    pub fn marked(&self, id: SessionId, inodes: &[Ino]) -> Marked {
+        let Some(session) = self.sessions.get(&id) else { return Marked::default() };
+        let mark = |ino: &Ino| {
+            let mark = self.marks.mark(session.volume, *ino, session.client)?;
+            Some((*ino, mark))
+        };
+        inodes.iter().filter_map(mark).collect()
     }
 
     /// The other clients that have changed `ino`, and have not sent all of that.

@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::nouns::{ClientId, Ino, Time, VolumeId};
+use crate::nouns::{ClientId, Ino, SIZE_MAX, Time, Timestamp, VolumeId};
 use crate::promise::Inodes;
 
 /// Most marks at a time.
@@ -28,16 +28,41 @@ pub const OF_CLIENT_MAX: usize = 1 << 16;
 /// Marks of a client that was away for longer are void.
 const AWAY_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Most inodes of one [`Dirty`].
-pub const DIRTY_MAX: usize = 4096;
+/// Most inodes of one [`Dirty`]: it goes before what others wait for, and has 16 bytes for each.
+pub const DIRTY_MAX: usize = 256;
+
+/// A file as its host has it, for those who ask of it before its data have come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct Announced {
+    /// Bytes.
+    pub size: u64,
+    /// Last change of its data.
+    pub mtime: Timestamp,
+}
+
+/// That a host has changed a file, and the server does not have that yet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct Mark {
+    /// What has become of it there. `None`: it is removed, or that is not known.
+    pub announced: Option<Announced>,
+}
+
+/// Files that are marked.
+pub type Marked = BTreeMap<Ino, Mark>;
+
+/// True if each of `marked` can be the mark of a file.
+pub fn are_valid(marked: &Marked) -> bool {
+    let is_valid = |told: Announced| told.size <= SIZE_MAX && told.mtime.is_valid();
+    marked.values().all(|mark| mark.announced.is_none_or(is_valid))
+}
 
 /// What a host has changed, in the order of its words: it says one at a time.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Dirty {
     /// What it said before counts no more.
     pub is_all: bool,
-    /// Files with changes that the server lacks.
-    pub changed: Inodes,
+    /// Files with changes that the server lacks, also once more if they were told otherwise.
+    pub changed: Marked,
     /// Files with none any more.
     pub clean: Inodes,
 }
@@ -48,7 +73,7 @@ pub struct Marks {
     limit: usize,
     of_client: usize,
     held: usize,
-    of: BTreeMap<(VolumeId, Ino), BTreeSet<ClientId>>,
+    of: BTreeMap<(VolumeId, Ino), BTreeMap<ClientId, Mark>>,
     writers: BTreeMap<(VolumeId, ClientId), Writer>,
     /// Clients that had more marks than there is room for.
     overflowed: BTreeSet<(VolumeId, ClientId)>,
@@ -69,31 +94,44 @@ impl Marks {
         Marks { limit, of_client, held: 0, of, writers, overflowed }
     }
 
-    /// What `client` says of its changes.
-    pub fn told(&mut self, volume: VolumeId, client: ClientId, dirty: &Dirty) {
+    /// What `client` says of its changes. Returns the files of which others are to hear: what it
+    /// has said before of a file, and nothing else since, they have heard.
+    pub fn told(&mut self, volume: VolumeId, client: ClientId, dirty: &Dirty) -> BTreeSet<Ino> {
+        let before = self.writers.get(&(volume, client)).map(|writer| writer.marked.clone());
+        let (before, clean): (BTreeSet<Ino>, BTreeSet<Ino>) =
+            (before.unwrap_or_default(), dirty.clean.iter().collect());
+        let is_clean = |ino: &Ino| dirty.is_all || clean.contains(ino);
+        let mut news: BTreeSet<Ino> = before
+            .into_iter()
+            .filter(|ino| is_clean(ino) && !dirty.changed.contains_key(ino))
+            .collect();
+        for ino in &news {
+            self.take(volume, client, *ino);
+        }
         if dirty.is_all {
-            self.forget(volume, client);
+            self.overflowed.remove(&(volume, client));
         }
-        for ino in dirty.clean.iter() {
-            self.take(volume, client, ino);
+        for (ino, mark) in &dirty.changed {
+            if self.give(volume, client, *ino, *mark) != Some(*mark) {
+                news.insert(*ino);
+            }
         }
-        for ino in dirty.changed.iter() {
-            self.give(volume, client, ino);
-        }
+        self.writers.retain(|_, writer| !writer.marked.is_empty());
+        news
     }
 
-    fn give(&mut self, volume: VolumeId, client: ClientId, ino: Ino) {
+    /// Marks a file. Returns the mark that it had.
+    fn give(&mut self, volume: VolumeId, client: ClientId, ino: Ino, mark: Mark) -> Option<Mark> {
         let writer = self.writers.entry((volume, client)).or_default();
-        if writer.marked.contains(&ino) {
-            return;
+        if !writer.marked.contains(&ino) {
+            if writer.marked.len() >= self.of_client || self.held >= self.limit {
+                self.overflowed.insert((volume, client));
+                return None;
+            }
+            writer.marked.insert(ino);
+            self.held += 1;
         }
-        if writer.marked.len() >= self.of_client || self.held >= self.limit {
-            self.overflowed.insert((volume, client));
-            return;
-        }
-        writer.marked.insert(ino);
-        self.of.entry((volume, ino)).or_default().insert(client);
-        self.held += 1;
+        self.of.entry((volume, ino)).or_default().insert(client, mark)
     }
 
     fn take(&mut self, volume: VolumeId, client: ClientId, ino: Ino) {
@@ -103,7 +141,7 @@ impl Marks {
         }
         self.held -= 1;
         let of = self.of.get_mut(&(volume, ino));
-        if of.is_some_and(|of| of.remove(&client) && of.is_empty()) {
+        if of.is_some_and(|of| of.remove(&client).is_some() && of.is_empty()) {
             self.of.remove(&(volume, ino));
         }
     }
@@ -145,12 +183,20 @@ impl Marks {
         for (volume, client) in void.map(|(of, _)| *of).collect::<Vec<_>>() {
             self.forget(volume, client);
         }
-        self.marked_by(volume, ino, reader).collect()
+        self.marked_by(volume, ino, reader).map(|(client, _)| client).collect()
     }
 
-    /// True if there is one, or was until a day after it left.
-    pub fn is_marked(&self, volume: VolumeId, ino: Ino, reader: ClientId) -> bool {
-        self.marked_by(volume, ino, reader).next().is_some()
+    /// The mark of `ino` for `reader`, if there is one, or was until a day after its host left.
+    /// What a host that is away has cannot be read, so nothing is told of that.
+    pub fn mark(&self, volume: VolumeId, ino: Ino, reader: ClientId) -> Option<Mark> {
+        let is_here = |client| {
+            let writer = self.writers.get(&(volume, client));
+            writer.is_some_and(|writer| writer.away.is_none())
+        };
+        let marks = self.marked_by(volume, ino, reader);
+        let marks =
+            marks.map(|(client, mark)| if is_here(client) { mark } else { Mark::default() });
+        marks.max_by_key(|mark| mark.announced.map(|announced| announced.mtime))
     }
 
     fn marked_by(
@@ -158,11 +204,12 @@ impl Marks {
         volume: VolumeId,
         ino: Ino,
         reader: ClientId,
-    ) -> impl Iterator<Item = ClientId> + '_ {
-        let by_name = self.of.get(&(volume, ino)).into_iter().flatten().copied();
+    ) -> impl Iterator<Item = (ClientId, Mark)> + '_ {
+        let by_name = self.of.get(&(volume, ino)).into_iter().flatten();
+        let by_name = by_name.map(|(client, mark)| (*client, *mark));
         let overflowed = self.overflowed.iter().filter(move |(of, _)| *of == volume);
-        let all = by_name.chain(overflowed.map(|(_, client)| *client));
-        all.filter(move |client| *client != reader)
+        let all = by_name.chain(overflowed.map(|(_, client)| (*client, Mark::default())));
+        all.filter(move |(client, _)| *client != reader)
     }
 
     /// Marks that there are.
@@ -237,13 +284,21 @@ mod tests {
     const LEAD: ClientId = ClientId([3; 16]);
 
     fn dirty(changed: &[u64], clean: &[u64]) -> Dirty {
-        let inodes = |numbers: &[u64]| numbers.iter().copied().map(Ino).collect();
-        Dirty { is_all: false, changed: inodes(changed), clean: inodes(clean) }
+        let changed = changed.iter().map(|ino| (Ino(*ino), Mark::default())).collect();
+        let clean = clean.iter().copied().map(Ino).collect();
+        Dirty { is_all: false, changed, clean }
+    }
+
+    /// That file 7 is so long, and was changed then.
+    fn announced(size: u64, secs: i64) -> Dirty {
+        let announced = Announced { size, mtime: Timestamp { secs, nanos: 0 } };
+        let changed = Marked::from([(Ino(7), Mark { announced: Some(announced) })]);
+        Dirty { changed, ..Dirty::default() }
     }
 
     fn writers(marks: &mut Marks, ino: u64, reader: ClientId) -> Vec<ClientId> {
         let writers = marks.writers(HOME, Ino(ino), reader, Time::default());
-        assert_eq!(marks.is_marked(HOME, Ino(ino), reader), !writers.is_empty());
+        assert_eq!(marks.mark(HOME, Ino(ino), reader).is_some(), !writers.is_empty());
         writers.into_iter().collect()
     }
 
@@ -269,8 +324,39 @@ mod tests {
         let mut marks = Marks::new(100, 100);
         marks.told(HOME, TIN, &dirty(&[7, 8], &[]));
         marks.told(HOME, TIN, &Dirty { is_all: true, ..dirty(&[8, 9], &[]) });
-        let marked = |ino| marks.is_marked(HOME, Ino(ino), LEAD);
+        let marked = |ino| marks.mark(HOME, Ino(ino), LEAD).is_some();
         assert_eq!([7, 8, 9].map(marked), [false, true, true]);
+    }
+
+    #[test]
+    fn the_last_change_is_told_of_hosts_that_are_there() {
+        let mut marks = Marks::new(100, 100);
+        let size = |marks: &Marks, reader| {
+            let mark = marks.mark(HOME, Ino(7), reader);
+            mark.map(|mark| mark.announced.map(|announced| announced.size))
+        };
+        marks.told(HOME, TIN, &announced(10, 5));
+        marks.told(HOME, ZINC, &announced(20, 4));
+        assert_eq!(
+            [LEAD, TIN, ZINC].map(|host| size(&marks, host)),
+            [10, 20, 10].map(|n| Some(Some(n)))
+        );
+        marks.told(HOME, ZINC, &announced(30, 6));
+        assert_eq!((size(&marks, LEAD), marks.held()), (Some(Some(30)), 2), "told once more");
+        marks.left(HOME, ZINC, Time::default());
+        assert_eq!(size(&marks, LEAD), Some(Some(10)));
+        marks.left(HOME, TIN, Time::default());
+        assert_eq!(size(&marks, LEAD), Some(None), "it is marked, and can be read as it was");
+    }
+
+    #[test]
+    fn no_file_is_longer_than_its_offsets_or_has_too_many_nanoseconds() {
+        let is_valid = |size, nanos| {
+            let announced = Announced { size, mtime: Timestamp { secs: -1, nanos } };
+            are_valid(&[(Ino(7), Mark { announced: Some(announced) })].into())
+        };
+        assert!(is_valid(SIZE_MAX, 999_999_999) && are_valid(&dirty(&[7], &[]).changed));
+        assert!(!is_valid(SIZE_MAX + 1, 0) && !is_valid(0, 1_000_000_000));
     }
 
     #[test]

@@ -15,15 +15,14 @@ pub use delta::{Brief, DICTIONARY_MAX, Delta, Leaf, LeafPart, OUTLINE_MAX, Outli
 pub use names::{
     Found, Looked, Lookup, Node, Page, Promising, Readdir, Renewed, Resume, Resumed, Space, Xattrs,
 };
-pub use sharing::{DIRTY_MAX, Dirty, Opened};
+pub use sharing::{DIRTY_MAX, Dirty, Marked, Opened, are_valid};
 pub use watch::{Became, WATCHED_MAX, Watch, Watched, WatchedAll};
 
 use crate::nouns::{Class, ClientId, Fingerprint, Ino, InoGrant, Outcome, Role, Stamped, Version};
-use crate::promise::Inodes;
 use crate::refusal::Refusal;
 
 /// Version of this protocol. Both sides agree on it before any message, by ALPN.
-pub const VERSION: u32 = 16;
+pub const VERSION: u32 = 17;
 
 /// The ALPN name of a version.
 pub fn alpn(version: u32) -> Vec<u8> {
@@ -508,7 +507,7 @@ pub struct Apply {
     pub acked_below: u64,
     /// Files that the records create, and whose first contents are still to come: marked before
     /// anybody can see their names.
-    pub awaited: Inodes,
+    pub awaited: Marked,
 }
 
 impl Apply {

@@ -12,6 +12,7 @@ use segue_core::nouns::{
 };
 use segue_core::persist::Lm;
 use segue_core::refusal::Refusal;
+use segue_core::sharing::{Announced, Mark, Marked};
 use segue_core::wire::{
     Applied, Apply, Became, Break, Brief, Compare, Delta, Dirty, Enrol, Enrolled, Fetch, Fetched,
     Found, Heal, Hello, History, Leaf, LeafPart, Limit, Looked, Lookup, Node, Offer, Opened,
@@ -158,7 +159,7 @@ fn requests() -> Vec<Request> {
             records,
             chunks: vec![(Fingerprint([6; 32]), 70_000)],
             acked_below: 9,
-            awaited: (300..310).map(Ino).collect(),
+            awaited: marked(),
         }),
         Request::Grant(()),
         Request::Visible(()),
@@ -186,10 +187,7 @@ fn page() -> Page {
         directory: attr(),
         entries: vec![(name("a"), node())],
         more: true,
-        promised: Some(Promising {
-            but: [Ino(9)].into_iter().collect(),
-            marked: [Ino(10), Ino(11)].into_iter().collect(),
-        }),
+        promised: Some(Promising { but: [Ino(9)].into_iter().collect(), marked: marked() }),
         commit: 1 << 40,
         gone: Some(vec![name("b")]),
     }
@@ -273,13 +271,15 @@ fn replies() -> Vec<Reply> {
     ]
 }
 
+/// A file that is removed, and one that has become longer.
+fn marked() -> Marked {
+    let announced = Some(Announced { size: 70_000, mtime: TIME });
+    [(Ino(300), Mark::default()), (Ino(301), Mark { announced })].into()
+}
+
 /// Of files that one host has changed and another one opens.
 fn sharing() -> ([Request; 3], [Reply; 3]) {
-    let dirty = Dirty {
-        is_all: true,
-        changed: (300..400).map(Ino).collect(),
-        clean: [Ino(7)].into_iter().collect(),
-    };
+    let dirty = Dirty { is_all: true, changed: marked(), clean: [Ino(7)].into_iter().collect() };
     let opened = Opened { found: Found { node: node(), promised: None }, is_hidden: true };
     (
         [Request::Open(Ino(300)), Request::Dirty(dirty), Request::Pull(Ino(300))],

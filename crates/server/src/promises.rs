@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use segue_core::nouns::{ClientId, Ino, Time, VolumeId};
 use segue_core::promise::{
-    Ask, Change, Company, Grace, Inodes, Object, Promises as Table, Promising, SessionId, TERM,
+    Ask, Change, Company, Grace, Object, Promises as Table, Promising, SessionId, TERM,
 };
-use segue_core::sharing::{Dirty, OpenWait};
+use segue_core::sharing::{Dirty, Marked, OpenWait};
 use segue_core::wire::{BREAK_MAX, Break, Reply, Request};
 use segue_rpc::{Body, CloseCode, Peer};
 use tokio::sync::{Notify, watch};
@@ -171,7 +171,7 @@ impl Promises {
             if !promising.but.is_empty() {
                 return None;
             }
-            marked.extend(promising.marked.iter());
+            marked.extend(promising.marked.keys());
         }
         Some(marked)
     }
@@ -184,9 +184,9 @@ impl Promises {
     }
 
     /// The host of `holder` is about to create these files, and their contents come later.
-    pub(crate) fn awaited(&self, holder: &Holder, inodes: Inodes) {
-        if !inodes.is_empty() {
-            self.dirty(holder, &Dirty { changed: inodes, ..Dirty::default() });
+    pub(crate) fn awaited(&self, holder: &Holder, awaited: Marked) {
+        if !awaited.is_empty() {
+            self.dirty(holder, &Dirty { changed: awaited, ..Dirty::default() });
         }
     }
 

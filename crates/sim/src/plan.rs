@@ -106,6 +106,8 @@ pub enum Bug {
     ClientAmendsUploaded,
     /// The server does not note which files a host says that it has changed.
     ServerForgetsMarks,
+    /// The server notes once of a file what a host has made of it.
+    ServerKeepsAnnounced,
     /// The server takes a host that sends nothing for one that has sent everything.
     ServerOpensUnsent,
     /// A client says that it has sent what another host waits for, and has not.
@@ -149,6 +151,7 @@ impl Bug {
                 | Bug::ServerPromisesRepeated
                 | Bug::ClientKeepsTold
                 | Bug::ServerForgetsMarks
+                | Bug::ServerKeepsAnnounced
                 | Bug::ServerOpensUnsent
                 | Bug::ClientPullsNothing
         )
@@ -167,6 +170,7 @@ impl Bug {
                 | Bug::ClientMergesUnlike
                 | Bug::ClientAmendsUploaded
                 | Bug::ClientForgetsMaps
+                | Bug::ServerKeepsAnnounced
                 | Bug::ServerOpensUnsent
                 | Bug::ClientPullsNothing
         )

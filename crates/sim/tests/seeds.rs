@@ -474,11 +474,11 @@ fn a_client_that_forgets_what_a_failed_write_spoiled_is_found() {
 }
 
 /// Another host's version was learnt of while bytes of the one before were on their way: one seed
-/// in 1,000.
+/// in 2,000.
 #[test]
 fn a_client_that_takes_bytes_of_another_version_is_found() {
     let bug = Some(Bug::ClientFillsStale);
-    let failure = run(3315, Options { bug, ..Options::default() }.swarm(3315)).unwrap_err();
+    let failure = run(52310, Options { bug, ..Options::default() }.swarm(52310)).unwrap_err();
     assert!(failure.what.contains("is cached as"), "{}", failure.what);
 }
 
@@ -581,6 +581,11 @@ fn a_client_that_believes_answers_behind_breaks_is_found() {
 #[test]
 fn a_server_that_forgets_what_hosts_have_changed_is_found() {
     assert_found(Bug::ServerForgetsMarks, 60, "as if all of it were there");
+}
+
+#[test]
+fn a_server_that_notes_once_what_hosts_have_made_is_found() {
+    assert_found(Bug::ServerKeepsAnnounced, 60, "as no other host has it any more");
 }
 
 #[test]

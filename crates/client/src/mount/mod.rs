@@ -88,6 +88,8 @@ pub(crate) type Shared = Arc<Mount>;
 impl Mount {
     /// Attributes as this host shows them.
     pub(crate) fn shown(&self, attr: Attr) -> Attr {
+        let now = self.host.moment();
+        let attr = self.host.lock().shown(attr, now);
         let Volume { owner, options, .. } = &*self.volume;
         let (uid, gid) = owner.to_host(attr.uid, attr.gid);
         Attr { uid: options.uid.unwrap_or(uid), gid: options.gid.unwrap_or(gid), ..attr }

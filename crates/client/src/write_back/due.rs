@@ -12,8 +12,8 @@ use segue_rpc::Rpc;
 use crate::write_back::WriteBack;
 
 impl WriteBack {
-    /// Runs a call of write-back that carries some of `changes`. It is raised once the oldest change
-    /// of all is due, or one of these is to go first.
+    /// Runs a call of write-back that carries some of `changes`. It is raised once the oldest
+    /// change is due, or one of these is to go first.
     pub(super) async fn until_due<F: Future>(
         &self,
         class: Class,

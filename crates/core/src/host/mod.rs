@@ -319,6 +319,10 @@ impl Host {
             if self.tree.is_orphan(ino) {
                 self.drop_dirty(ino);
             }
+            if self.tree.is_pending(ino) {
+                // What was kept back while it was open is announced.
+                self.tree.stir(ino);
+            }
             return true;
         }
         false

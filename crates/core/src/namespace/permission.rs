@@ -49,7 +49,7 @@ pub(super) struct Change<'a> {
 
 impl<'a> Change<'a> {
     pub(super) fn new<E>(context: &'a Context<'a>, stamped: &'a Stamped) -> Result<Self, Stop<E>> {
-        if stamped.time.nanos >= 1_000_000_000 || names_no_id(stamped) {
+        if !stamped.time.is_valid() || names_no_id(stamped) {
             return Err(Refusal::Invalid.into());
         }
         let actor = Actor::new(context.rights, &stamped.caller).ok_or(Refusal::ReadOnly)?;

@@ -42,7 +42,7 @@ pub(super) fn set_attr<T: MetaTxn>(
 }
 
 fn check_set(actor: &Actor<'_>, attr: &Attr, set: &SetAttr) -> Result<(), Refusal> {
-    let bad_time = |time: Option<Timestamp>| time.is_some_and(|time| time.nanos >= 1_000_000_000);
+    let bad_time = |time: Option<Timestamp>| time.is_some_and(|time| !time.is_valid());
     if bad_time(set.atime) || bad_time(set.mtime) {
         return Err(Refusal::Invalid);
     }

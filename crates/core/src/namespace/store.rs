@@ -18,7 +18,7 @@ use super::{
     Admits, Fault, MetaSnapshot, MetaTxn, Stop, conflict, extents, keys, lost_tail, quota,
 };
 use crate::chunk::CHUNK_MAX;
-use crate::nouns::{Base, INLINE_MAX, Ino, Kind, OpId, Outcome, PieceBytes, Store};
+use crate::nouns::{Base, INLINE_MAX, Ino, Kind, OpId, Outcome, PieceBytes, SIZE_MAX, Store};
 use crate::refusal::Refusal;
 
 /// Most pieces of one store: each may be a row or two, and all of them are one commit. A host
@@ -31,8 +31,6 @@ const CLEARED_MAX: usize = 1 << 18;
 /// Most records that are known to have made the same data. Who made them before, and has a change
 /// under way that follows, gets a conflict copy.
 const MADE_BY_MAX: usize = 8;
-/// Largest file: offsets are signed to applications.
-const SIZE_MAX: u64 = i64::MAX as u64;
 
 /// A [`crate::nouns::Record::Store`].
 pub(super) fn store<T: MetaTxn>(
@@ -181,7 +179,7 @@ fn check_shape(store: &Store) -> Result<(), Refusal> {
         }
         end = piece.offset.checked_add(piece.len()).ok_or(Refusal::TooLarge)?;
     }
-    let bad_time = store.mtime.is_some_and(|time| time.nanos >= 1_000_000_000);
+    let bad_time = store.mtime.is_some_and(|time| !time.is_valid());
     if end > store.size || bad_time { Err(Refusal::Protocol) } else { Ok(()) }
 }
 

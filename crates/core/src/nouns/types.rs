@@ -94,6 +94,16 @@ pub struct Timestamp {
     pub nanos: u32,
 }
 
+/// Most bytes of a file: offsets are signed to applications.
+pub const SIZE_MAX: u64 = i64::MAX as u64;
+
+impl Timestamp {
+    /// True if it has no more nanoseconds than a second.
+    pub fn is_valid(self) -> bool {
+        self.nanos < 1_000_000_000
+    }
+}
+
 /// What an inode is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Kind {

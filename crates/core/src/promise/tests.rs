@@ -290,14 +290,15 @@ fn who_relies_on_a_marked_file_hears_of_it_and_is_told_that_it_is() {
         promise(&mut promises, id, &[Ino(7), Ino(8)]);
     }
     let inodes = |numbers: &[u64]| numbers.iter().copied().map(Ino).collect::<Inodes>();
-    let dirty = Dirty { changed: inodes(&[7]), ..Dirty::default() };
+    let changed = Marked::from([(Ino(7), Mark::default())]);
+    let dirty = Dirty { changed: changed.clone(), ..Dirty::default() };
     assert_eq!(promises.dirty(a, &dirty), BTreeSet::from([b]));
     assert_eq!((take(&mut promises, b), take(&mut promises, a)), (vec![7], vec![]));
     let marked = |promises: &mut Promises, id| {
         let ask = promises.ask();
         promises.answered(ask, id, &[Ino(7), Ino(8)]).promising
     };
-    let expected = Promising { but: Inodes::default(), marked: inodes(&[7]) };
+    let expected = Promising { but: Inodes::default(), marked: changed };
     assert_eq!(marked(&mut promises, b), expected);
     assert_eq!(marked(&mut promises, a), Promising::default(), "not to who wrote it");
     assert_eq!(promises.writers(b, Ino(7), Time::default()).len(), 1);

@@ -8,6 +8,7 @@ use super::{Applied, Opened, Reply};
 use crate::nouns::{Attr, Ino, Name, Outcome, Version};
 use crate::promise::Inodes;
 pub use crate::promise::Promising;
+use crate::sharing::Marked;
 
 /// An inode as the server has it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
@@ -149,7 +150,7 @@ impl Reply {
 
     /// Those of them whose changes the server will tell, if it will tell of any; and of all those
     /// that another host has marked.
-    pub fn promised(&self) -> Option<(BTreeSet<Ino>, BTreeSet<Ino>)> {
+    pub fn promised(&self) -> Option<(BTreeSet<Ino>, Marked)> {
         let Promising { but, marked } = match self {
             Reply::Node(Found { promised, .. })
             | Reply::Opened(Opened { found: Found { promised, .. }, .. })
@@ -159,10 +160,11 @@ impl Reply {
             _ => return None,
         };
         let mut inodes: BTreeSet<Ino> = self.inodes().into_iter().collect();
-        if but.len() > inodes.len() as u64 || marked.len() > inodes.len() as u64 {
+        if but.len() > inodes.len() as u64 || marked.len() > inodes.len() {
             return None;
         }
-        let marked = marked.iter().filter(|ino| inodes.contains(ino)).collect();
+        let mut marked = marked.clone();
+        marked.retain(|ino, _| inodes.contains(ino));
         for ino in but.iter() {
             inodes.remove(&ino);
         }

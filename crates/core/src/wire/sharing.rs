@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::Found;
-pub use crate::sharing::{DIRTY_MAX, Dirty};
+pub use crate::sharing::{DIRTY_MAX, Dirty, Marked, are_valid};
 
 /// A file that a program opens.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]

@@ -9,7 +9,7 @@ use segue_bed::Host;
 use serde_json::Value;
 
 use crate::tree::noise;
-use crate::world::{World, arg, eventually, json, save, segue, sh};
+use crate::world::{World, arg, eventually, has_data, json, save, segue, sh};
 
 /// What `segue persist` says of `path`: the level, and who says it.
 fn level(host: &Host, path: &Path) -> (String, Value) {
@@ -63,16 +63,16 @@ fn what_is_removed_in_time_is_never_sent() {
          rm temporary",
     );
     eventually("names are there", || names(&there) == names(&here));
-    let len = |name: &str| fs::metadata(there.join(name)).map(|meta| meta.len()).ok();
-    assert_eq!(["main.c", "program", "moved"].map(len), [Some(0); 3], "data had time");
+    let has_data = |name: &str| has_data(&there.join(name));
+    assert_eq!(["main.c", "program", "moved"].map(has_data), [false; 3], "data had time");
     let log = json(&world.a, &["log", arg(&here)]).to_string();
     assert!(log.contains("its time (delay:1h)"), "{log}");
     // A rename shows what it names.
-    eventually("it is there", || len("over") == Some(100));
+    eventually("it is there", || has_data("over"));
     assert!(data_sent(&world.a, mount.path()) < 1_000_000, "what was removed was sent");
     // So does a sync send a file, whatever its level.
     sh(&here, "head -c 20000 /dev/zero | tr '\\0' x | dd of=synced conv=fsync status=none");
-    eventually("what was synced is there", || len("synced") == Some(20_000));
+    eventually("what was synced is there", || has_data("synced"));
     // It is on this host's disk, however it ends, and goes when it is back.
     let moved = fs::read(here.join("moved")).unwrap();
     mount.kill9().unwrap();

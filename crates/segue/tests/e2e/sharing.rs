@@ -11,7 +11,9 @@ use segue_bed::LinkSpec;
 use segue_bed::segue::SegueMount;
 
 use crate::tree::noise;
-use crate::world::{World, arg, errno, eventually, halt, json, measured, save, segue, sh};
+use crate::world::{
+    World, arg, errno, eventually, halt, has_data, json, measured, save, segue, sh,
+};
 
 const EHOSTUNREACH: Option<i32> = Some(113);
 /// More than a thin link carries in a test.
@@ -57,8 +59,17 @@ impl Pair {
             assert!(found == old || found == new, "{name} is {} bytes long", found.len());
             found == new
         });
-        let bulk = fs::metadata(self.there.path().join("bulk")).map_or(0, |found| found.len());
-        assert_eq!(bulk, 0, "the bulk had to wait");
+        assert!(!has_data(&self.there.path().join("bulk")), "the bulk had to wait");
+    }
+
+    /// Until the other host shows size and time of `name` as they are here. What an open reads
+    /// from then on is that.
+    fn shows(&self, name: &str) {
+        let as_of = |mount: &SegueMount| {
+            let found = fs::metadata(mount.path().join(name)).ok()?;
+            Some((found.len(), found.modified().unwrap()))
+        };
+        eventually("size and time are announced", || as_of(&self.there) == as_of(&self.here));
     }
 
     /// Files that the server knows to be changed.
@@ -82,22 +93,24 @@ fn reader(path: &Path) -> Child {
     cat.spawn().unwrap()
 }
 
-/// Proves S6.26.
+/// Proves S6.26, S6.29.
 #[test]
 fn an_open_gets_what_another_host_has_and_bulk_waits() {
     let (old, new) = (noise(2, 300_000), noise(3, 400_000));
     let Some(pair) = Pair::with(&[("text", &old), ("saved", &old)]) else { return };
     let here = pair.here.path();
     save(&here.join("new"), &new).unwrap();
-    eventually("its name is there", || pair.there.path().join("new").exists());
+    pair.shows("new");
     assert!(pair.read("new").unwrap() == new, "a new file is whole");
     // Written over in place, which empties it first.
     save(&here.join("text"), &new).unwrap();
-    pair.becomes("text", &old, &new);
+    pair.shows("text");
+    pair.becomes("text", &new, &new);
     // As editors save: a new file, renamed over the old one.
     save(&here.join("draft"), &new).unwrap();
     fs::rename(here.join("draft"), here.join("saved")).unwrap();
-    pair.becomes("saved", &old, &new);
+    pair.shows("saved");
+    pair.becomes("saved", &new, &new);
     pair.ends();
 }
 
@@ -115,8 +128,9 @@ fn what_a_host_took_along_is_read_as_it_was_and_never_empty() {
     pair.world.lose_link(&pair.world.a, &pair.here);
     assert!(pair.read("text").unwrap() == old, "the last whole version");
     assert_eq!(errno(pair.read("new")), EHOSTUNREACH);
-    // Its name and attributes can be looked at all the same.
-    assert_eq!(fs::metadata(pair.there.path().join("new")).unwrap().len(), 0);
+    // Its name and attributes can be looked at all the same, as the server has them.
+    let size = || fs::metadata(pair.there.path().join("new")).unwrap().len();
+    eventually("its size is not announced any more", || size() == 0);
     pair.world.a.set_link(LinkSpec::kb_per_s(200)).unwrap();
     eventually("the host is back", || pair.read("new").is_ok_and(|found| found == new));
     pair.becomes("text", &old, &new);

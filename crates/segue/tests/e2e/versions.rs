@@ -21,8 +21,14 @@ use crate::world::{World, arg, eventually, failing_mount, save};
 
 /// The name in a server's certificate.
 const SERVER_NAME: &str = "segue-server";
+/// That of the protocol.
+const VERSION: u32 = 17;
 /// By this code a connection is closed whose other side speaks another version.
 const OTHER_VERSION: u32 = 4;
+
+fn alpn(version: u32) -> Vec<u8> {
+    format!("segue/{version}").into_bytes()
+}
 
 /// The authority of the server that keeps `data`.
 fn authority(data: &Path) -> (CertificateDer<'static>, Issuer<'static, KeyPair>) {
@@ -40,7 +46,12 @@ fn bind(host: &Host, port: u16) -> UdpSocket {
 
 /// Takes the place of `world`'s server, as one that knows `protocols` and closes every
 /// connection with `words`.
-fn stand_in(world: &World, runtime: &Runtime, protocols: &[&str], words: &'static str) -> Endpoint {
+fn stand_in(
+    world: &World,
+    runtime: &Runtime,
+    protocols: Vec<Vec<u8>>,
+    words: &'static str,
+) -> Endpoint {
     let (root, issuer) = authority(world.server.data());
     let key = KeyPair::generate().unwrap();
     let params = CertificateParams::new(vec![SERVER_NAME.to_owned()]).unwrap();
@@ -50,7 +61,7 @@ fn stand_in(world: &World, runtime: &Runtime, protocols: &[&str], words: &'stati
         .with_no_client_auth()
         .with_single_cert(vec![leaf.der().clone(), root], key.into())
         .unwrap();
-    tls.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+    tls.alpn_protocols = protocols;
     let config = ServerConfig::with_crypto(Arc::new(QuicServerConfig::try_from(tls).unwrap()));
     let socket = bind(&world.serving, world.server.addr().port());
     let _entered = runtime.enter();
@@ -71,12 +82,12 @@ fn stand_in(world: &World, runtime: &Runtime, protocols: &[&str], words: &'stati
 }
 
 /// How a connection from `host` to `world`'s server ends that offers `protocol` only.
-fn end_of_client(world: &World, host: &Host, protocol: &str) -> ConnectionError {
+fn end_of_client(world: &World, host: &Host, protocol: &[u8]) -> ConnectionError {
     let mut roots = RootCertStore::empty();
     roots.add(authority(world.server.data()).0).unwrap();
     let tls = rustls::ClientConfig::builder().with_root_certificates(roots);
     let mut tls = tls.with_no_client_auth();
-    tls.alpn_protocols = vec![protocol.as_bytes().to_vec()];
+    tls.alpn_protocols = vec![protocol.to_vec()];
     let config = ClientConfig::new(Arc::new(QuicClientConfig::try_from(tls).unwrap()));
     let socket = bind(host, 0);
     let server = SocketAddr::from(world.server.addr());
@@ -100,15 +111,12 @@ fn a_server_of_another_version_is_not_mounted() {
     save(&mount.path().join("file"), b"text").unwrap();
     mount.umount(&[]).unwrap();
     let (url, invite) = (world.server.url("home"), world.server.invite(&[]).unwrap());
-    let cases: [(&[&str], &str, &[&str]); 2] = [
-        (
-            &["segue/17", "segue/16"],
-            "this host is older: upgrade",
-            &["this host is older: upgrade"],
-        ),
-        (&["segue/17"], "", &["version 16", "'segue --version'", "upgrade the older"]),
-    ];
-    for (protocols, words, told) in cases {
+    let ours = format!("version {VERSION}");
+    let older = ["this host is older: upgrade"];
+    let both = [VERSION + 1, VERSION].map(alpn).to_vec();
+    let told: [&[&str]; 2] = [&older, &[&ours, "'segue --version'", "upgrade the older"]];
+    let protocols = [both, vec![alpn(VERSION + 1)]];
+    for ((protocols, words), told) in protocols.into_iter().zip([older[0], ""]).zip(told) {
         world.server.kill9().unwrap();
         let runtime = Runtime::new().unwrap();
         let other = stand_in(&world, &runtime, protocols, words);
@@ -131,11 +139,13 @@ fn a_server_of_another_version_is_not_mounted() {
 #[test]
 fn a_host_of_another_version_is_refused() {
     let Some(world) = World::new() else { return };
-    let closed = end_of_client(&world, &world.a, "segue/17");
+    let closed = end_of_client(&world, &world.a, &alpn(VERSION + 1));
     let ConnectionError::ApplicationClosed(close) = &closed else { panic!("{closed:?}") };
     assert_eq!(close.error_code, OTHER_VERSION.into());
     let words = String::from_utf8_lossy(&close.reason).into_owned();
-    for word in ["version 16", "this host version 17", "the server is older: upgrade"] {
+    let (ours, theirs) =
+        (format!("version {VERSION}"), format!("this host version {}", VERSION + 1));
+    for word in [&ours, &theirs, "the server is older: upgrade"] {
         assert!(words.contains(word), "{word:?} is not in {words:?}");
     }
     let from = world.a.addr().to_string();
@@ -144,7 +154,7 @@ fn a_host_of_another_version_is_refused() {
     };
     eventually("the refusal is logged", || logged(&world.server.log(), &words));
 
-    let closed = end_of_client(&world, &world.a, "other/1");
+    let closed = end_of_client(&world, &world.a, b"other/1");
     assert!(matches!(closed, ConnectionError::ConnectionClosed(_)), "{closed:?}");
     eventually("the refusal is logged", || logged(&world.server.log(), "no version of Segue"));
     let mount = world.mount(&world.a);

@@ -1,8 +1,10 @@
 //! What most tests begin with: a server, and two hosts that can mount its volume.
 
 use std::collections::BTreeSet;
+use std::fs;
 use std::io::Write;
 use std::os::fd::IntoRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
@@ -286,6 +288,11 @@ fn written<'a>(text: &'a str, name: &str, labels: &str) -> &'a str {
 pub(crate) fn json(host: &Host, args: &[&str]) -> serde_json::Value {
     let ended = segue(host, &[args, &["--json"]].concat());
     serde_json::from_str(&ended.out).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+}
+
+/// True if the server has contents of the file at `path`. Its size may be that of another host.
+pub(crate) fn has_data(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| found.blocks() > 0)
 }
 
 /// Waits until `mount` of `host` says that it is `online` or `offline`.

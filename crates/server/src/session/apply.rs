@@ -12,7 +12,7 @@ use segue_core::nouns::{
 };
 use segue_core::promise::Promising;
 use segue_core::refusal::Refusal;
-use segue_core::wire::{APPLY_MAX, Applied, Apply, Refused, Reply};
+use segue_core::wire::{APPLY_MAX, Applied, Apply, Marked, Refused, Reply, are_valid};
 use segue_rpc::{Body, BodyReader, CloseCode};
 
 use super::upload::{Arrivals, Placed, index};
@@ -54,8 +54,11 @@ impl Session {
             let words = format!("records come at most {APPLY_MAX} at a time, in ascending order");
             return Err(refuse(Refusal::Limit, words));
         }
-        if apply.awaited.len() > APPLY_MAX as u64 {
+        if apply.awaited.len() > APPLY_MAX {
             return Err(refuse(Refusal::Limit, "more files are created than there are records"));
+        }
+        if !are_valid(&apply.awaited) {
+            return Err(refuse(Refusal::Invalid, "a file cannot be as one of these is announced"));
         }
         self.check_outcomes(bound, &apply).await?;
         let digests = apply.records.iter().map(digest).collect::<Result<Vec<_>, _>>();
@@ -130,11 +133,9 @@ impl Session {
         mut places: Vec<Placed>,
     ) -> Result<(Vec<Outcome>, Promising, End), Refused> {
         let mut outcomes: Vec<Outcome> = Vec::with_capacity(batch.records.len());
-        let (mut but, mut marked) = (BTreeSet::new(), BTreeSet::new());
-        let promising = |but: BTreeSet<Ino>, marked: BTreeSet<Ino>| Promising {
-            but: but.into_iter().collect(),
-            marked: marked.into_iter().collect(),
-        };
+        let (mut but, mut marked) = (BTreeSet::new(), Marked::new());
+        let promising =
+            |but: BTreeSet<Ino>, marked| Promising { but: but.into_iter().collect(), marked };
         loop {
             let from = outcomes.len();
             let slice = from..batch.records.len().min(from + SLICE_MAX);
@@ -161,7 +162,7 @@ impl Session {
                 Err(error) => return Err(error.into()),
             };
             but.extend(repeated.into_iter().chain(told.but.iter()));
-            marked.extend(told.marked.iter());
+            marked.extend(told.marked);
             let is_whole = is_cut || more.len() == wanted;
             let is_whole = is_whole && more.last().is_none_or(Outcome::is_final);
             outcomes.extend(more);

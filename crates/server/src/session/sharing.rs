@@ -12,7 +12,7 @@ use segue_core::namespace::read;
 use segue_core::nouns::{Ino, Role};
 use segue_core::refusal::Refusal;
 use segue_core::sharing::{GRACE, Progress};
-use segue_core::wire::{DIRTY_MAX, Dirty, Found, Opened, Reply, Request};
+use segue_core::wire::{DIRTY_MAX, Dirty, Found, Opened, Reply, Request, are_valid};
 use segue_rpc::{Body, Peer};
 use tokio::time::timeout;
 
@@ -24,10 +24,12 @@ impl Session {
         if bound.rights.role == Role::Reader {
             return Err(refuse(Refusal::Access, "this identity changes no files"));
         }
-        let most = DIRTY_MAX as u64;
-        if dirty.changed.len() > most || dirty.clean.len() > most {
+        if dirty.changed.len() > DIRTY_MAX || dirty.clean.len() > DIRTY_MAX as u64 {
             let words = format!("at most {DIRTY_MAX} files are named at a time");
             return Err(refuse(Refusal::Limit, words));
+        }
+        if !are_valid(&dirty.changed) {
+            return Err(refuse(Refusal::Invalid, "a file cannot be as one of these is announced"));
         }
         self.server.data.store.promises().dirty(&bound.holder, dirty);
         Ok((Reply::Marked(()), Body::Empty))

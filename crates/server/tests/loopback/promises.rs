@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use segue_core::nouns::{Ino, Name, Record, Role};
-use segue_core::wire::{Reply, Request};
+use segue_core::wire::{Marked, Reply, Request};
 use segue_rpc::Body;
 
 use crate::harness::{Server, apply, call};
@@ -16,7 +16,7 @@ async fn an_author_is_promised_what_it_is_told_unless_that_is_repeated() {
     let (ino, record) = tin.creation("f");
     let create = tin.stamp(record);
     let told = call(&tin.peer, &apply(vec![create.clone()])).await;
-    let unmarked = |inodes: BTreeSet<Ino>| Some((inodes, BTreeSet::new()));
+    let unmarked = |inodes: BTreeSet<Ino>| Some((inodes, Marked::new()));
     assert_eq!(told.promised(), unmarked([Ino::ROOT, ino].into()));
     let again = call(&tin.peer, &apply(vec![create])).await;
     assert_eq!(again.promised(), unmarked(BTreeSet::new()));
@@ -37,5 +37,5 @@ async fn what_was_made_and_removed_at_once_is_not_promised() {
     let remove = Record::Unlink { parent: Ino::ROOT, name, ino, open: false };
     let records = vec![tin.stamp(create), tin.stamp(remove)];
     let told = call(&tin.peer, &apply(records)).await;
-    assert_eq!(told.promised(), Some((BTreeSet::from([Ino::ROOT]), BTreeSet::new())));
+    assert_eq!(told.promised(), Some((BTreeSet::from([Ino::ROOT]), Marked::new())));
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use segue_core::namespace::changes;
 use segue_core::nouns::{ClientId, Ino, Time, Version, VolumeId};
 use segue_core::promise::{Change, Grace, Inodes, Promises, Promising, SessionId};
-use segue_core::sharing::{Dirty, OpenWait};
+use segue_core::sharing::{Announced, Dirty, Marked, OpenWait};
 use segue_core::upkeep::RemnantAges;
 use segue_core::wire::{BREAK_MAX, Renewed, Reply, Request, Resume};
 
@@ -32,7 +32,7 @@ pub(crate) struct Sessions {
     /// When inodes changed, and to what; `None`: they went.
     pub(super) history: BTreeMap<Ino, Vec<(Time, Option<Version>)>>,
     /// What clients said that they have changed, whatever became of that.
-    said: BTreeMap<ClientId, BTreeSet<Ino>>,
+    said: BTreeMap<ClientId, Marked>,
     /// Until when a client was told that what was committed is visible.
     pub(super) shown: BTreeMap<ClientId, Time>,
     /// The last moment of these: no two things happen at one.
@@ -225,7 +225,7 @@ impl Server {
         }
         let mut resumed = changes::resumed(&mut self.disk.rows, self.volume, resume)?;
         if let Some(resumed) = &mut resumed {
-            resumed.changed = resumed.changed.iter().chain(marked.iter()).collect();
+            resumed.changed = resumed.changed.iter().chain(marked.into_keys()).collect();
         }
         if self.bug == Some(Bug::ServerResumesUnread)
             && let Some(resumed) = &mut resumed
@@ -266,9 +266,11 @@ impl Server {
         if dirty.is_all {
             said.clear();
         }
-        said.retain(|ino| !dirty.clean.iter().any(|clean| clean == *ino));
-        said.extend(dirty.changed.iter());
-        if self.bug != Some(Bug::ServerForgetsMarks) {
+        said.retain(|ino, _| !dirty.clean.iter().any(|clean| clean == *ino));
+        let is_known = dirty.changed.keys().all(|ino| said.contains_key(ino));
+        said.extend(&dirty.changed);
+        let is_kept = self.bug == Some(Bug::ServerKeepsAnnounced) && is_known;
+        if self.bug != Some(Bug::ServerForgetsMarks) && !is_kept {
             // Who has something to hear is found by looking.
             drop(sessions.table.dirty(id, dirty));
         }
@@ -277,16 +279,23 @@ impl Server {
     /// Files that clients besides `reader` have said to have changed.
     pub(crate) fn said_to(&self, reader: ClientId) -> impl Iterator<Item = Ino> + '_ {
         let said = self.sessions.iter().flat_map(|sessions| &sessions.said);
-        said.filter(move |(client, _)| **client != reader).flat_map(|(_, said)| said).copied()
+        let said = said.filter(move |(client, _)| **client != reader);
+        said.flat_map(|(_, said)| said.keys()).copied()
+    }
+
+    /// True if a client besides `reader` says that `ino` is so.
+    pub(crate) fn is_announced(&self, reader: ClientId, ino: Ino, as_of: Announced) -> bool {
+        let said = self.sessions.iter().flat_map(|sessions| &sessions.said);
+        let mut said = said.filter(|(client, _)| **client != reader);
+        said.any(|(_, said)| said.get(&ino).is_some_and(|mark| mark.announced == Some(as_of)))
     }
 
     /// The hosts that are connected, without that of `reader`, and have said that they have changed
     /// `ino`.
     pub(crate) fn said(&self, reader: ClientId, ino: Ino, now: Time) -> Vec<usize> {
         let Some(sessions) = &self.sessions else { return Vec::new() };
-        let has_said = |(client, said): &(&ClientId, &BTreeSet<Ino>)| {
-            **client != reader && said.contains(&ino)
-        };
+        let has_said =
+            |(client, said): &(&ClientId, &Marked)| **client != reader && said.contains_key(&ino);
         let clients = sessions.said.iter().filter(has_said).map(|(client, _)| client);
         let known = clients.filter_map(|client| sessions.of.get(client));
         known.filter(|known| now.since(known.heard) <= IDLE).map(|known| known.host).collect()

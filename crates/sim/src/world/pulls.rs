@@ -170,8 +170,8 @@ impl World {
     }
 }
 
-/// Whoever relies on a file that another host has said to have changed knows that, or is being
-/// told.
+/// Whoever relies on a file that another host has said to have changed knows that, and what has
+/// become of it there, or is being told.
 pub(super) fn check_marks(
     mount: &Mount,
     server: &Server,
@@ -182,10 +182,19 @@ pub(super) fn check_marks(
         let is_believed = tree.is_promised(*ino, mount.now) && !tree.is_pending(*ino);
         is_believed && !tree.is_marked(*ino) && !is_on_its_way(*ino)
     };
-    match server.said_to(mount.disk.kept.client()).find(relies) {
-        Some(ino) => Err(Violation(format!(
+    let client = mount.disk.kept.client();
+    if let Some(ino) = server.said_to(client).find(relies) {
+        return Err(Violation(format!(
             "{ino} is relied on as if all of it were there, and another host has said otherwise"
-        ))),
+        )));
+    }
+    let is_old = |ino: &Ino| {
+        let is_believed = tree.is_promised(*ino, mount.now) && !is_on_its_way(*ino);
+        let announced = tree.announced(*ino).filter(|_| is_believed);
+        announced.is_some_and(|announced| !server.is_announced(client, *ino, announced))
+    };
+    match tree.known_inodes().find(is_old) {
+        Some(ino) => Err(Violation(format!("{ino} is shown as no other host has it any more"))),
         None => Ok(()),
     }
 }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::promised::Promise;
 use super::tree::Tree;
 use crate::nouns::{Ino, Outcome, Time};
+use crate::sharing::Marked;
 
 /// What the server has promised with an answer: to tell when one of these changes.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -16,7 +17,7 @@ pub struct Promised {
     /// Of which inodes of the answer.
     pub inodes: BTreeSet<Ino>,
     /// Which inodes of the answer another host has changed, so that an open asks before.
-    pub marked: BTreeSet<Ino>,
+    pub marked: Marked,
 }
 
 /// As of when something is known of inodes.
@@ -39,7 +40,7 @@ pub struct AsOf {
     session: u64,
     /// Shared: one answer may hold the outcomes of many changes.
     promised: Arc<BTreeSet<Ino>>,
-    marked: Arc<BTreeSet<Ino>>,
+    marked: Arc<Marked>,
 }
 
 impl AsOf {
@@ -76,7 +77,7 @@ impl Promised {
     /// Changes of `inodes` are told to `session`, and no other host has marked one.
     pub fn unmarked(session: u64, inodes: impl IntoIterator<Item = Ino>) -> Promised {
         let inodes = inodes.into_iter().collect();
-        Promised { session, inodes, marked: BTreeSet::new() }
+        Promised { session, inodes, marked: Marked::new() }
     }
 
     /// What is promised with either answer.
@@ -117,11 +118,11 @@ impl Tree {
             return;
         }
         self.session.is_used = true;
-        let is_marked = as_of.marked.contains(&ino);
+        let mark = as_of.marked.get(&ino).copied();
         let Some(node) = self.nodes.get_mut(&ino) else { return };
         match &mut node.promise {
-            Some(held) if !self.session.replaces(*held, since) => held.is_marked = is_marked,
-            promise => *promise = Some(Promise { session, since, is_marked }),
+            Some(held) if !self.session.replaces(*held, since) => held.mark = mark,
+            promise => *promise = Some(Promise { session, since, mark }),
         }
     }
 }

@@ -57,7 +57,9 @@ impl Tree {
         }
         let young = self.poll.saturating_sub(now.since(checked));
         let promise = self.nodes.get(&ino).and_then(|node| node.promise);
-        young.max(self.lifetime(self.session.holds(promise, checked, now)))
+        let left = young.max(self.lifetime(self.session.holds(promise, checked, now)));
+        // While a program has the file open, another size is shown, and nobody tells of the end.
+        if self.announced(ino).is_some() { left.min(TOLD) } else { left }
     }
 
     /// The lifetime of an answer of which a promise surely holds for so long.

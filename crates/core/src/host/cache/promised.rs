@@ -16,6 +16,7 @@ use super::forget::LATE;
 use super::tree::Tree;
 use crate::nouns::{Ino, Time};
 use crate::promise::{Inodes, TERM};
+use crate::sharing::{Announced, Mark};
 use crate::wire::{RESUME_MAX, Resume, Resumed};
 
 /// What the server promised counts for so long after the last question that it answered was put.
@@ -33,7 +34,7 @@ pub(super) struct Promise {
     /// When it came.
     pub(super) since: Time,
     /// Another host has changed the inode, and the server lacks some of that.
-    pub(super) is_marked: bool,
+    pub(super) mark: Option<Mark>,
 }
 
 /// Up to where a session of this host was told.
@@ -173,7 +174,8 @@ impl Tree {
         listed.filter(|(of, _)| *of == earlier).for_each(|(of, _)| *of = session);
         let promises = self.nodes.values_mut().filter_map(|node| node.promise.as_mut());
         for promise in promises.filter(|promise| promise.session == earlier) {
-            promise.session = session;
+            // What is marked now counts as changed, and has no promise any more.
+            (promise.session, promise.mark) = (session, None);
             self.session.is_used = true;
         }
     }
@@ -269,7 +271,23 @@ impl Tree {
     /// spoke of it.
     pub fn is_marked(&self, ino: Ino) -> bool {
         let promise = self.nodes.get(&ino).and_then(|node| node.promise);
-        promise.is_some_and(|promise| promise.is_marked)
+        promise.is_some_and(|promise| promise.mark.is_some())
+    }
+
+    /// What another host has made of `ino`, if the server has said so, has told of no change since,
+    /// and does not have that itself.
+    pub fn announced(&self, ino: Ino) -> Option<Announced> {
+        let node = self.nodes.get(&ino).filter(|node| node.pending == 0)?;
+        let promise = node.promise.filter(|promise| promise.session == self.session.number)?;
+        promise.mark?.announced.filter(|announced| announced.mtime > node.attr.mtime)
+    }
+
+    /// What is read of `ino` from now on is known to be what the server has.
+    pub(in crate::host) fn forget_announced(&mut self, ino: Ino) {
+        let promise = self.nodes.get_mut(&ino).and_then(|node| node.promise.as_mut());
+        if let Some(mark) = promise.and_then(|promise| promise.mark.as_mut()) {
+            mark.announced = None;
+        }
     }
 
     /// True if a promise covers what was asked for of `ino` at `checked`.

@@ -63,6 +63,7 @@ impl Host {
             Ok(Told { fact: Fact::Opened(node, is_hidden), promised, asked }) => {
                 let is_empty = node.attr.size == 0;
                 self.told_attr(node, self.tree.as_of(promised, [asked, now.time]));
+                self.tree.forget_announced(ino);
                 // The last whole version is read, but never an empty file that has contents.
                 return Some(if is_hidden && is_empty { Err(Refusal::Hidden) } else { Ok(()) });
             }

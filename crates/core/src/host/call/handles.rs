@@ -111,6 +111,11 @@ impl Handles {
         is_first
     }
 
+    /// True if the kernel was told lately to open `ino` anew.
+    pub(in crate::host) fn is_opened_anew(&self, ino: Ino, now: Time) -> bool {
+        self.anew.get(&ino).is_some_and(|told| now.since(*told) < ANEW)
+    }
+
     /// Notes that thread `pid` is told that its open is stale. The kernel looks the name up again
     /// and opens the result, once.
     pub fn looks_again(&mut self, pid: u32, now: Time) {

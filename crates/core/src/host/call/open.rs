@@ -33,7 +33,7 @@ pub struct OpenCall {
 /// How far an open came.
 #[derive(Debug, Default)]
 pub(super) struct Opening {
-    /// The size that was known before anything was asked.
+    /// The size that the kernel knew before anything was asked.
     known: Option<Option<u64>>,
     part: Part,
 }
@@ -62,7 +62,8 @@ impl Host {
             return Err(Refusal::ReadOnly);
         }
         if call.so_far.opening.known.is_none() {
-            call.so_far.opening.known = Some(self.tree.peek(open.ino).map(|attr| attr.size));
+            let known = self.tree.peek(open.ino).map(|attr| self.shown(*attr, now).size);
+            call.so_far.opening.known = Some(known);
             if self.tree.peek(open.ino).is_some() {
                 call.so_far.opening.part = Part::Ask;
             }

@@ -137,7 +137,7 @@ impl Host {
             }
             Call::Resume { .. } => Ok(self.attempt_resume(id, call)),
             Call::Renew => Ok(self.attempt_renew(id, call, now)),
-            Call::Announce => Ok(self.attempt_announce(id, call)),
+            Call::Announce => Ok(self.attempt_announce(id, call, now)),
             Call::Pull(ino) => {
                 let ino = *ino;
                 Ok(self.attempt_pull(id, call, ino, now))

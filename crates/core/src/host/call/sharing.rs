@@ -12,9 +12,8 @@ use std::time::Duration;
 use super::{Answer, Call, Next, Running, Seals, Step};
 use crate::host::Host;
 use crate::host::action::{Action, CallId, Now, Patience, Reach, Task, Undone};
-use crate::nouns::{Ino, Time};
-use crate::promise::Inodes;
-use crate::sharing::{DIRTY_MAX, Dirty};
+use crate::nouns::{Attr, Ino, Kind, Time};
+use crate::sharing::{Announced, DIRTY_MAX, Dirty, Mark, Marked};
 
 /// Between two announcements: what became clean meanwhile was in none.
 const EVERY: Duration = Duration::from_millis(10);
@@ -27,7 +26,7 @@ pub(in crate::host) struct Announcing {
     /// Over which session.
     session: u64,
     /// Files that it takes for changed.
-    told: BTreeSet<Ino>,
+    told: Marked,
     is_under_way: bool,
     /// Nothing is announced before.
     next: Time,
@@ -45,9 +44,9 @@ pub(super) struct Pulling {
 }
 
 impl Announcing {
-    /// The server hears by another message that `ino` has changed.
-    pub(in crate::host) fn counts_as_told(&mut self, ino: Ino) {
-        self.told.insert(ino);
+    /// The server hears by another message that these have changed.
+    pub(in crate::host) fn count_as_told(&mut self, marked: &Marked) {
+        self.told.extend(marked);
     }
 }
 
@@ -84,11 +83,11 @@ impl Host {
         (is_due && !self.announcing.is_under_way).then_some(self.announcing.next)
     }
 
-    pub(super) fn attempt_announce(&mut self, id: CallId, call: &mut Running) -> Next {
+    pub(super) fn attempt_announce(&mut self, id: CallId, call: &mut Running, now: Now) -> Next {
         if call.so_far.is_carried {
             return Next::Reply(Answer::default());
         }
-        let dirty = self.news();
+        let dirty = self.news(now.time);
         if dirty == Dirty::default() {
             return Next::Reply(Answer::default());
         }
@@ -98,28 +97,61 @@ impl Host {
     }
 
     /// What the server is to be told, and counts as told from now on.
-    fn news(&mut self) -> Dirty {
+    fn news(&mut self, now: Time) -> Dirty {
         let stirred = self.tree.take_stirred();
         let is_all = stirred.is_none();
         if is_all {
             self.announcing.told.clear();
         }
         let stirred = stirred.unwrap_or_else(|| self.tree.pending_inodes());
-        let (mut changed, mut clean) = (Vec::new(), Vec::new());
+        let (mut changed, mut clean) = (Marked::new(), Vec::new());
         for (count, ino) in stirred.into_iter().enumerate() {
             if count >= DIRTY_MAX {
                 self.tree.stir(ino);
                 continue;
             }
             let is_changed = self.tree.is_pending(ino) && !self.tree.is_directory(ino);
-            if is_changed && self.announcing.told.insert(ino) {
-                changed.push(ino);
-            } else if !is_changed && self.announcing.told.remove(&ino) {
+            let mark = self.mark_of(ino, now);
+            if is_changed && self.announcing.told.insert(ino, mark) != Some(mark) {
+                changed.insert(ino, mark);
+            } else if !is_changed && self.announcing.told.remove(&ino).is_some() {
                 clean.push(ino);
             }
         }
-        let inodes = |inodes: Vec<Ino>| inodes.into_iter().collect::<Inodes>();
-        Dirty { is_all, changed: inodes(changed), clean: inodes(clean) }
+        Dirty { is_all, changed, clean: clean.into_iter().collect() }
+    }
+
+    /// What others are told of `ino`, which is changed here: as whoever opens its name here finds
+    /// it, which is another file where one was renamed over it. What is being written anew is read
+    /// as it was.
+    pub(in crate::host) fn mark_of(&self, ino: Ino, now: Time) -> Mark {
+        let changes = self.queue.all_of(ino);
+        let changes = changes.iter().rev().filter_map(|seq| self.queue.change(*seq));
+        let ino = changes.filter_map(|change| change.replaced_by(ino)).next().unwrap_or(ino);
+        let attr = self.tree.peek(ino).filter(|attr| attr.kind == Kind::File && attr.nlink > 0);
+        let attr = attr.filter(|_| !self.tree.is_size_lost(ino) && !self.is_rewritten(ino, now));
+        let announced = |attr: &Attr| Announced { size: attr.size, mtime: attr.mtime };
+        Mark { announced: attr.map(announced) }
+    }
+
+    /// Attributes as programs see them. Of a file that another host has changed they are those
+    /// that it has there, until a program opens it here: reads end where the version ends that the
+    /// server had then.
+    pub fn shown(&self, attr: Attr, now: Now) -> Attr {
+        let announced = self.tree.announced(attr.ino).filter(|_| now.link == Reach::Online);
+        let Some(Announced { size, mtime }) = announced else { return attr };
+        if attr.kind != Kind::File || self.is_used(attr.ino, now.time) {
+            return attr;
+        }
+        Attr { size, mtime, ctime: attr.ctime.max(mtime), ..attr }
+    }
+
+    /// True if a program has `ino` open, or is opening it.
+    fn is_used(&self, ino: Ino, now: Time) -> bool {
+        let opens = |call: &Running| matches!(call.call, Call::Open(open) if open.ino == ino);
+        self.is_open(ino)
+            || self.handles.is_opened_anew(ino, now)
+            || self.calls.values().any(|call| opens(call))
     }
 
     /// The server has taken an announcement in, or may not have.

@@ -26,14 +26,7 @@ impl Host {
                         }
                         self.apply(logged.seq, record, logged.time);
                     }
-                    Change::Data(data) => {
-                        self.room.sealed(logged.seq, data.ino);
-                        self.writers.remove(&data.ino);
-                        self.unsealed.remove(&data.ino);
-                        if let Some(file) = self.files.get_mut(&data.ino) {
-                            file.seal(logged.seq);
-                        }
-                    }
+                    Change::Data(data) => self.sealed(logged.seq, data.ino),
                 }
                 let (tree, seq, company) = (&self.tree, logged.seq, self.company(&logged.change));
                 self.queue.push(logged, now, |ino| tree.may_be_directory(ino));
@@ -78,6 +71,17 @@ impl Host {
             Entry::Forgot(history) => drop(self.forget_lost(&history)),
             Entry::Settled { .. } | Entry::Synced => {}
         }
+    }
+
+    /// What was written to `ino` is change `seq`, or part of it.
+    pub(super) fn sealed(&mut self, seq: u64, ino: Ino) {
+        self.room.sealed(seq, ino);
+        self.writers.remove(&ino);
+        self.unsealed.remove(&ino);
+        if let Some(file) = self.files.get_mut(&ino) {
+            file.seal(seq);
+        }
+        self.tree.stir(ino);
     }
 
     fn note_written(&mut self, ino: Ino, range: &Range<u64>, now: Time) {

@@ -61,12 +61,7 @@ impl Host {
 
     /// Makes what was written since part of change `seq`.
     fn amend(&mut self, seq: u64, time: Timestamp, data: &DataChange) {
-        self.room.sealed(seq, data.ino);
-        self.writers.remove(&data.ino);
-        self.unsealed.remove(&data.ino);
-        if let Some(file) = self.files.get_mut(&data.ino) {
-            file.seal(seq);
-        }
+        self.sealed(seq, data.ino);
         // The change that it is part of stands for it.
         self.tree.cancel(&Touched { inodes: vec![data.ino], names: Vec::new() });
         let before = self.queue.amend(seq, time, data);

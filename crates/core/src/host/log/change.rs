@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::host::cache::RANGES_MAX;
 use crate::nouns::{
-    Base, Caller, Class, ContainerId, Ino, Name, Outcome, Piece, RangeSet, Record, Stamped, Store,
-    Timestamp, Touched, touched,
+    Base, Caller, Class, ContainerId, Ino, Name, Outcome, Piece, RangeSet, Record, RenameMode,
+    Stamped, Store, Timestamp, Touched, touched,
 };
 
 /// What a record takes in a message with its names and its caller, about.
@@ -136,6 +136,16 @@ impl Change {
     /// The file that has a name less afterwards.
     pub fn unnamed(&self) -> Option<Ino> {
         if let Change::Record(record) = self { record.unnamed() } else { None }
+    }
+
+    /// The file that gets the name of `ino`, if one is renamed over it.
+    pub fn replaced_by(&self, replaced: Ino) -> Option<Ino> {
+        match self {
+            Change::Record(Record::Rename { ino, mode: RenameMode::Replace(Some(by)), .. }) => {
+                (*by == replaced).then_some(*ino)
+            }
+            _ => None,
+        }
     }
 
     /// True if `ino` gets a further name.

@@ -7,8 +7,8 @@ use crate::host::Host;
 use crate::host::action::Task;
 use crate::host::log::{Change, Logged};
 use crate::nouns::{Ino, NewNode, Outcome, Record, Time};
-use crate::promise::Inodes;
 use crate::refusal::Refusal;
+use crate::sharing::Marked;
 
 /// How a batch goes on whose chunks the server does not take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,7 +33,7 @@ impl Host {
     /// Notes that a batch goes to the server now: its changes are decided there from here on.
     /// Returns the new files of which more is to come than is in the batch. The server takes them
     /// for announced.
-    pub fn mark_sending(&mut self, batch: &[Logged], now: Time) -> Inodes {
+    pub fn mark_sending(&mut self, batch: &[Logged], now: Time) -> Marked {
         let mut sent: BTreeMap<Ino, u32> = BTreeMap::new();
         for logged in batch {
             self.room.mark_sending(logged.seq);
@@ -42,8 +42,9 @@ impl Host {
         }
         let is_awaited = |ino: &Ino| self.tree.pending_changes(*ino) > sent[ino];
         let awaited: Vec<Ino> = batch.iter().filter_map(new_file).filter(is_awaited).collect();
-        awaited.iter().for_each(|ino| self.announcing.counts_as_told(*ino));
-        awaited.into_iter().collect()
+        let marked: Marked = awaited.into_iter().map(|ino| (ino, self.mark_of(ino, now))).collect();
+        self.announcing.count_as_told(&marked);
+        marked
     }
 
     /// Leaves the later half of a batch for another one.

@@ -7,7 +7,7 @@ use super::*;
 use crate::host::action::{Action, Ask, Done, Event, Fact, Now, Query, Reach, Told};
 use crate::host::call::{Call, OpenCall};
 use crate::promise::Inodes;
-use crate::sharing::Dirty;
+use crate::sharing::{Announced, Dirty, Mark, Marked};
 
 const FILE: Ino = Ino(7);
 
@@ -17,6 +17,13 @@ fn at(ms: u64) -> Now {
 
 fn inodes(numbers: &[u64]) -> Inodes {
     numbers.iter().copied().map(Ino).collect()
+}
+
+/// That file 7 is so long, and was changed when it was here.
+fn long(host: &Host, size: u64) -> Marked {
+    let attr = host.tree.peek(FILE).unwrap();
+    assert_eq!(attr.size, size);
+    [(FILE, Mark { announced: Some(Announced { size, mtime: attr.mtime }) })].into()
 }
 
 /// A host with a session, which knows file 7 and is not promised anything.
@@ -51,23 +58,28 @@ fn what_changes_and_what_is_settled_is_announced_one_at_a_time() {
     done(&mut host, 1, Ok(Done::Carried), at(2));
     assert_eq!(announced(&mut host, 3, at(3)), None, "a moment later");
     assert!(host.next_deadline() <= at(12).time);
-    let changed = Dirty { changed: inodes(&[7]), ..Dirty::default() };
+    let changed = Dirty { changed: long(&host, 100), ..Dirty::default() };
     assert_eq!(announced(&mut host, 4, at(12)), Some(changed.clone()));
     write(&mut host, 7, 10..20);
     done(&mut host, 4, Ok(Done::Carried), at(13));
     assert_eq!(announced(&mut host, 5, at(30)), None, "it was said");
+    write(&mut host, 7, 100..120);
+    host.tree.stir(FILE);
+    let longer = Dirty { changed: long(&host, 120), ..Dirty::default() };
+    assert_eq!(announced(&mut host, 10, at(40)), Some(longer.clone()), "it has become longer");
+    done(&mut host, 10, Ok(Done::Carried), at(41));
     host.drop_dirty(FILE);
     let clean = Dirty { clean: inodes(&[7]), ..Dirty::default() };
-    assert_eq!(announced(&mut host, 6, at(50)), Some(clean));
+    assert_eq!(announced(&mut host, 6, at(60)), Some(clean));
     // It may not have come, so all is said again, and over another connection, too.
     write(&mut host, 7, 0..10);
-    done(&mut host, 6, Err(Refusal::Unreachable), at(60));
+    done(&mut host, 6, Err(Refusal::Unreachable), at(70));
     assert_eq!(announced(&mut host, 7, at(100)), None);
-    let all = Dirty { is_all: true, ..changed };
-    assert_eq!(announced(&mut host, 8, at(1060)), Some(all.clone()));
-    done(&mut host, 8, Ok(Done::Carried), at(1061));
-    host.tree.follow(2, at(1070).time);
-    assert_eq!(announced(&mut host, 9, at(1071)), Some(all));
+    let all = Dirty { is_all: true, ..longer };
+    assert_eq!(announced(&mut host, 8, at(1070)), Some(all.clone()));
+    done(&mut host, 8, Ok(Done::Carried), at(1071));
+    host.tree.follow(2, at(1080).time);
+    assert_eq!(announced(&mut host, 9, at(1081)), Some(all));
 }
 
 #[test]
@@ -105,7 +117,7 @@ fn a_file_that_another_host_has_changed_is_asked_for_at_each_open() {
     let query = Query { ask: Ask::Open(FILE), is_known: true };
     let is_open = |acts: &[Action]| matches!(acts.last(), Some(Action::Reply(_, Ok(_))));
     let unmarked = Promised::unmarked(1, [FILE]);
-    let marked = Promised { marked: [FILE].into(), ..unmarked.clone() };
+    let marked = Promised { marked: [(FILE, Mark::default())].into(), ..unmarked.clone() };
     assert_eq!(asks(&mut host, 1, at(1)), Some(query.clone()), "nothing is promised");
     assert!(is_open(&done(&mut host, 1, Ok(opened(Some(marked), 100, false)), at(2))));
     assert_eq!(asks(&mut host, 2, at(3)), Some(query.clone()));
@@ -131,4 +143,63 @@ fn what_a_host_that_is_away_has_changed_is_opened_as_it_was_and_never_empty() {
     asks(&mut host, 1, at(1)).unwrap();
     let acts = done(&mut host, 1, Ok(opened(None, 0, true)), at(2));
     assert_eq!(reply(acts), Err(Refusal::Hidden));
+}
+
+/// What another host has announced of file 7.
+fn heard(host: &mut Host, size: u64, now: Now) {
+    let announced = Announced { size, mtime: Timestamp { secs: 9, nanos: 0 } };
+    let marked = [(FILE, Mark { announced: Some(announced) })].into();
+    host.tree.broken(FILE, at(0).time);
+    let promised = Promised { marked, ..Promised::unmarked(1, [FILE]) };
+    let as_of = host.tree.as_of(Some(promised), [now.time; 2]);
+    let attr = *host.tree.peek(FILE).unwrap();
+    host.tree.install_node(Node { attr, target: None }, &as_of);
+    host.tree.promised(&as_of);
+}
+
+fn shown(host: &Host, now: Now) -> (u64, i64) {
+    let shown = host.shown(*host.tree.peek(FILE).unwrap(), now);
+    (shown.size, shown.mtime.secs)
+}
+
+/// Proves S6.29.
+#[test]
+fn size_and_time_are_those_that_another_host_has_announced() {
+    let mut host = connected();
+    let (own, others) = (shown(&host, at(0)), (300, 9));
+    assert_eq!(own.0, 100);
+    heard(&mut host, 300, at(1));
+    assert_eq!(shown(&host, at(2)), others);
+    assert!(host.tree.remaining(FILE, at(2).time) <= Duration::from_secs(1));
+    for link in [Reach::Silent, Reach::Offline] {
+        assert_eq!(shown(&host, Now { link, ..at(2) }), own, "nobody can read it so");
+    }
+    let attr = *host.tree.peek(FILE).unwrap();
+    let later = Attr { mtime: Timestamp { secs: 9, nanos: 0 }, ..attr };
+    host.tree.install_node(Node { attr: later, target: None }, at(2).time);
+    assert_eq!(shown(&host, at(2)).0, own.0, "the server has it");
+    host.tree.install_node(Node { attr, target: None }, at(2).time);
+    assert_eq!(shown(&host, at(2)), others);
+    write(&mut host, 7, 0..10);
+    assert_eq!(shown(&host, at(3)).0, own.0, "it is changed here, too");
+    host.drop_dirty(FILE);
+    host.tree.broken(FILE, at(4).time);
+    assert_eq!(shown(&host, at(5)).0, own.0, "it is to be asked for");
+}
+
+/// The kernel ends reads at the size that it knows.
+#[test]
+fn an_open_is_of_the_version_that_is_read_and_not_of_what_is_announced() {
+    let mut host = connected();
+    host.file(FILE).unwrap().filled(0..100);
+    heard(&mut host, 300, at(1));
+    asks(&mut host, 1, at(2)).unwrap();
+    assert_eq!(shown(&host, at(3)).0, 100, "it is being opened");
+    let acts = done(&mut host, 1, Ok(opened(None, 100, true)), at(4));
+    let Some(Action::Reply(_, answer)) = acts.last() else { panic!("{acts:?}") };
+    assert_eq!(answer.as_ref().err(), Some(&Refusal::Stale), "the kernel knew another size");
+    assert_eq!(shown(&host, at(5)).0, 100, "it looks the name up again, and opens that");
+    heard(&mut host, 400, at(6));
+    assert_eq!(shown(&host, at(7)).0, 100, "also if more is announced meanwhile");
+    assert_eq!(shown(&host, at(20_000)).0, 400, "it did not");
 }
