@@ -252,7 +252,8 @@ pub struct WhereFile {
     pub path: String,
     /// 0 if there is no such file: then `error` says why.
     pub ino: u64,
-    /// `server` if everything is committed, else `host`; of a directory, everything below it.
+    /// `server` if everything is committed; `host` if some is on this host only; `other` if some is
+    /// on another one only. Of a directory, everything below it.
     pub level: String,
     /// Of a directory: what only this host has below it.
     #[serde(default)]
@@ -356,7 +357,7 @@ pub struct WhyOperation {
     pub age_seconds: f64,
     /// How long it took.
     pub seconds: f64,
-    /// In the order in which the waits ended; several may have gone on at once.
+    /// In the order in which the waits ended, and those that go on; several may at once.
     pub waited_for: Vec<WaitedFor>,
 }
 

@@ -4,7 +4,8 @@
 //! it takes time says so to that task.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::future::Future;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,11 +25,54 @@ tokio::task_local! {
     static STEPS: Steps;
 }
 
-/// What one operation waited for.
+/// What one operation waits for, and waited for.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Steps(pub(crate) Arc<Ranked<Vec<WaitedFor>>>);
+pub(crate) struct Steps(Arc<Ranked<StepsSoFar>>);
+
+#[derive(Debug, Default)]
+struct StepsSoFar {
+    /// In the order in which they ended.
+    ended: Vec<WaitedFor>,
+    under_way: BTreeMap<u64, (String, Instant)>,
+    last: u64,
+}
+
+/// A step that is under way until this is dropped.
+struct Step {
+    of: Steps,
+    number: u64,
+}
+
+impl Drop for Step {
+    fn drop(&mut self) {
+        let mut steps = self.of.0.lock();
+        let Some((what, began)) = steps.under_way.remove(&self.number) else { return };
+        let took = began.elapsed();
+        if took >= SHORT && steps.ended.len() < STEPS_MAX {
+            steps.ended.push(WaitedFor { what, seconds: took.as_secs_f64() });
+        }
+    }
+}
 
 impl Steps {
+    /// All of them, those that are under way last.
+    pub(crate) fn so_far(&self) -> Vec<WaitedFor> {
+        let steps = self.0.lock();
+        let under_way = steps.under_way.values().map(|(what, began)| WaitedFor {
+            what: what.clone(),
+            seconds: began.elapsed().as_secs_f64(),
+        });
+        steps.ended.iter().cloned().chain(under_way).collect()
+    }
+
+    fn begin(&self, what: String, began: Instant) -> Step {
+        let mut steps = self.0.lock();
+        steps.last += 1;
+        let number = steps.last;
+        steps.under_way.insert(number, (what, began));
+        Step { of: self.clone(), number }
+    }
+
     /// Does `poll`, whose waits are this operation's.
     pub(crate) fn within<R>(&self, poll: impl FnOnce() -> R) -> R {
         STEPS.sync_scope(self.clone(), poll)
@@ -95,21 +139,19 @@ pub(crate) async fn waits<T>(
     work: impl Future<Output = T>,
 ) -> T {
     let began = Instant::now();
-    let done = work.await;
-    let took = began.elapsed();
-    if took >= SHORT {
-        STEPS
-            .try_with(|Steps(steps)| {
-                let (what, seconds) = (for_what(), took.as_secs_f64());
-                let mut steps = steps.lock();
-                if steps.len() < STEPS_MAX {
-                    steps.push(WaitedFor { what, seconds });
-                }
-            })
-            // Nobody waits for a chore.
-            .ok();
-    }
-    done
+    let (mut work, mut for_what, mut step) = (pin!(work), Some(for_what), None);
+    poll_fn(|context| {
+        let polled = work.as_mut().poll(context);
+        // An operation that has to wait goes on as a task, and nobody waits for a chore.
+        if step.is_none()
+            && let Ok(steps) = STEPS.try_with(Steps::clone)
+            && let Some(for_what) = for_what.take()
+        {
+            step = Some(steps.begin(for_what(), began));
+        }
+        polled
+    })
+    .await
 }
 
 /// Of a name: an operation is known by it.
@@ -149,7 +191,6 @@ impl Slows {
 
 #[cfg(test)]
 mod tests {
-    use std::pin::pin;
     use std::task::{Context, Poll, Waker};
 
     use super::*;
@@ -167,9 +208,20 @@ mod tests {
         });
         std::future::poll_fn(|context| steps.within(|| work.as_mut().poll(context))).await;
         wait("other").await;
-        let told: Vec<String> = steps.0.lock().iter().map(|step| step.what.clone()).collect();
-        assert_eq!(told, ["one", "two"]);
-        assert!(steps.0.lock().iter().all(|step| step.seconds >= SHORT.as_secs_f64()));
+        let told = |steps: &Steps| -> Vec<String> {
+            steps.so_far().into_iter().map(|step| step.what).collect()
+        };
+        assert_eq!(told(&steps), ["one", "two"]);
+        assert!(steps.so_far().iter().all(|step| step.seconds >= SHORT.as_secs_f64()));
+        let mut longer = Box::pin(waits(|| "three".to_owned(), std::future::pending::<()>()));
+        let mut context = Context::from_waker(Waker::noop());
+        let poll = steps.within(|| longer.as_mut().poll(&mut context));
+        assert_eq!(
+            (poll, told(&steps)),
+            (Poll::Pending, ["one", "two", "three"].map(String::from).into())
+        );
+        drop(longer);
+        assert_eq!(told(&steps), ["one", "two"], "it was given up at once");
         let mut nothing = pin!(waits(String::new, async {}));
         let mut context = Context::from_waker(Waker::noop());
         assert_eq!(nothing.as_mut().poll(&mut context), Poll::Ready(()));

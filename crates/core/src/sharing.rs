@@ -94,8 +94,8 @@ impl Marks {
         Marks { limit, of_client, held: 0, of, writers, overflowed }
     }
 
-    /// What `client` says of its changes. Returns the files of which others are to hear: what it
-    /// has said before of a file, and nothing else since, they have heard.
+    /// What `client` says of its changes. Returns the files of which others are to hear. What it
+    /// has said before over this connection they have heard.
     pub fn told(&mut self, volume: VolumeId, client: ClientId, dirty: &Dirty) -> BTreeSet<Ino> {
         let before = self.writers.get(&(volume, client)).map(|writer| writer.marked.clone());
         let (before, clean): (BTreeSet<Ino>, BTreeSet<Ino>) =
@@ -112,7 +112,8 @@ impl Marks {
             self.overflowed.remove(&(volume, client));
         }
         for (ino, mark) in &dirty.changed {
-            if self.give(volume, client, *ino, *mark) != Some(*mark) {
+            let had = self.give(volume, client, *ino, *mark);
+            if dirty.is_all || had != Some(*mark) {
                 news.insert(*ino);
             }
         }
@@ -326,6 +327,10 @@ mod tests {
         marks.told(HOME, TIN, &Dirty { is_all: true, ..dirty(&[8, 9], &[]) });
         let marked = |ino| marks.mark(HOME, Ino(ino), LEAD).is_some();
         assert_eq!([7, 8, 9].map(marked), [false, true, true]);
+        let all = Dirty { is_all: true, ..dirty(&[9], &[]) };
+        assert_eq!(marks.told(HOME, TIN, &all), [Ino(8), Ino(9)].into());
+        assert_eq!(marks.told(HOME, TIN, &dirty(&[9], &[7])), [].into(), "others have heard it");
+        assert_eq!(marks.told(HOME, TIN, &dirty(&[7], &[9])), [Ino(7), Ino(9)].into());
     }
 
     #[test]

@@ -232,12 +232,17 @@ async fn locate_inner(mount: &Shared, path: &[u8], alone: bool) -> Result<WhereF
     };
     let is_written = core.data_of(ino).is_some_and(FileData::is_ahead);
     let dirty = is_written || core.tree().is_pending(ino) || core.queue().newest_of(ino).is_some();
+    let level = match dirty || below.files > 0 {
+        true => "host",
+        false if core.tree().is_marked(ino) => "other",
+        false => "server",
+    };
     let from = core.tree().lm(ino).map(|(_, from)| core.tree().path(from));
     let from = from.map(|path| if path.is_empty() { ".".into() } else { path });
     Ok(WhereFile {
         path: String::from_utf8_lossy(path).into_owned(),
         ino: ino.0,
-        level: if dirty || below.files > 0 { "host".into() } else { "server".into() },
+        level: level.into(),
         below: Below { files: below.files, bytes: below.bytes },
         cached_bytes,
         size: if attr.kind == Kind::Directory { 0 } else { attr.size },

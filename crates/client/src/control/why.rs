@@ -71,7 +71,7 @@ async fn why_inner(mount: &Mount, path: &[u8]) -> Result<Vec<WhyOperation>, Refu
             under_way: true,
             age_seconds: 0.0,
             seconds: now.since(*began).as_secs_f64(),
-            waited_for: steps.0.lock().clone(),
+            waited_for: steps.so_far(),
         })
         .collect();
     let slows = mount.slows.ended.lock();
@@ -82,7 +82,7 @@ async fn why_inner(mount: &Mount, path: &[u8]) -> Result<Vec<WhyOperation>, Refu
         under_way: false,
         age_seconds: now.since(slow.ended).as_secs_f64(),
         seconds: slow.took.as_secs_f64(),
-        waited_for: slow.steps.0.lock().clone(),
+        waited_for: slow.steps.so_far(),
     }));
     Ok(shown)
 }

@@ -15,7 +15,9 @@ use crate::{control, mounts, output};
 /// Show where the bytes of files are
 ///
 /// Shows for each file whether it has reached the server, and how many of its bytes are cached on
-/// this host. A directory has reached the server if everything below it has.
+/// this host. A directory has reached the server if everything below it has. LEVEL is `server`,
+/// `host` if some of it is on this host only, and `other` if another host has changed the file and
+/// has not sent that.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Arguments {

@@ -63,9 +63,10 @@ pub(crate) fn run(arguments: &Arguments, context: &Context) -> Outcome {
 fn place_words(file: &WhereFile) -> String {
     let cached = quantity::bytes(file.cached_bytes);
     let here = format!("{cached} of {} on this host", quantity::bytes(file.size));
-    let safe = match file.dirty {
-        true => "not completely on the server yet",
-        false => "on the server",
+    let safe = match file.level.as_str() {
+        "host" => "not completely on the server yet",
+        "other" => "changed on another host, and not completely on the server yet",
+        _ => "on the server",
     };
     format!("{here}, {safe}")
 }
