@@ -96,7 +96,7 @@ pub(crate) struct Slow {
     pub(crate) operation: Operation,
     pub(crate) ended: Time,
     pub(crate) took: Duration,
-    pub(crate) steps: Steps,
+    pub(crate) steps: Vec<WaitedFor>,
 }
 
 /// The last of them, and those that wait now, by the kernel's numbers.
@@ -177,7 +177,7 @@ impl Slows {
     }
 
     /// An operation that had to wait has ended.
-    pub(crate) fn end(&self, operation: Operation, took: Duration, steps: Steps, now: Time) {
+    pub(crate) fn end(&self, operation: Operation, took: Duration, steps: &Steps, now: Time) {
         if took < SHORT {
             return;
         }
@@ -185,7 +185,7 @@ impl Slows {
         if slows.len() >= REMEMBERED {
             slows.pop_front();
         }
-        slows.push_back(Slow { operation, ended: now, took, steps });
+        slows.push_back(Slow { operation, ended: now, took, steps: steps.so_far() });
     }
 }
 

@@ -378,6 +378,10 @@ impl Promises {
         change: &Change,
         inodes: &[Ino],
     ) -> Promised {
+        let client = author.and_then(|id| self.sessions.get(&id)).map(|session| session.client);
+        for object in &change.objects {
+            self.marks.overtaken(*object, client);
+        }
         let mut told = self.changed(change.objects.iter().copied(), author);
         self.gone(&change.gone);
         let Some(author) = author else { return Promised { told, ..Promised::default() } };

@@ -95,18 +95,14 @@ impl Marks {
     }
 
     /// What `client` says of its changes. Returns the files of which others are to hear. What it
-    /// has said before over this connection they have heard.
+    /// has said before over this connection they have heard, and what is clean was committed.
     pub fn told(&mut self, volume: VolumeId, client: ClientId, dirty: &Dirty) -> BTreeSet<Ino> {
-        let before = self.writers.get(&(volume, client)).map(|writer| writer.marked.clone());
-        let (before, clean): (BTreeSet<Ino>, BTreeSet<Ino>) =
-            (before.unwrap_or_default(), dirty.clean.iter().collect());
-        let is_clean = |ino: &Ino| dirty.is_all || clean.contains(ino);
-        let mut news: BTreeSet<Ino> = before
-            .into_iter()
-            .filter(|ino| is_clean(ino) && !dirty.changed.contains_key(ino))
-            .collect();
-        for ino in &news {
-            self.take(volume, client, *ino);
+        let before = self.writers.get(&(volume, client)).filter(|_| dirty.is_all);
+        let before = before.map(|writer| writer.marked.clone()).unwrap_or_default();
+        let mut news = before;
+        news.retain(|ino| !dirty.changed.contains_key(ino));
+        for ino in dirty.clean.iter().chain(news.iter().copied()) {
+            self.take(volume, client, ino);
         }
         if dirty.is_all {
             self.overflowed.remove(&(volume, client));
@@ -133,6 +129,16 @@ impl Marks {
             self.held += 1;
         }
         self.of.entry((volume, ino)).or_default().insert(client, mark)
+    }
+
+    /// `by`, or the server itself, has changed a file: what others have announced of it is not what
+    /// it becomes.
+    pub fn overtaken(&mut self, file: (VolumeId, Ino), by: Option<ClientId>) {
+        for (client, mark) in self.of.get_mut(&file).into_iter().flatten() {
+            if Some(*client) != by {
+                *mark = Mark::default();
+            }
+        }
     }
 
     fn take(&mut self, volume: VolumeId, client: ClientId, ino: Ino) {
@@ -330,7 +336,7 @@ mod tests {
         let all = Dirty { is_all: true, ..dirty(&[9], &[]) };
         assert_eq!(marks.told(HOME, TIN, &all), [Ino(8), Ino(9)].into());
         assert_eq!(marks.told(HOME, TIN, &dirty(&[9], &[7])), [].into(), "others have heard it");
-        assert_eq!(marks.told(HOME, TIN, &dirty(&[7], &[9])), [Ino(7), Ino(9)].into());
+        assert_eq!(marks.told(HOME, TIN, &dirty(&[7], &[9])), [Ino(7)].into());
     }
 
     #[test]
@@ -350,6 +356,11 @@ mod tests {
         assert_eq!((size(&marks, LEAD), marks.held()), (Some(Some(30)), 2), "told once more");
         marks.left(HOME, ZINC, Time::default());
         assert_eq!(size(&marks, LEAD), Some(Some(10)));
+        marks.overtaken((HOME, Ino(7)), Some(TIN));
+        assert_eq!(size(&marks, LEAD), Some(Some(10)), "it is its own change");
+        marks.overtaken((HOME, Ino(7)), Some(LEAD));
+        assert_eq!(size(&marks, LEAD), Some(None));
+        marks.told(HOME, TIN, &announced(10, 5));
         marks.left(HOME, TIN, Time::default());
         assert_eq!(size(&marks, LEAD), Some(None), "it is marked, and can be read as it was");
     }

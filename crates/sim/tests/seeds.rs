@@ -478,7 +478,7 @@ fn a_client_that_forgets_what_a_failed_write_spoiled_is_found() {
 #[test]
 fn a_client_that_takes_bytes_of_another_version_is_found() {
     let bug = Some(Bug::ClientFillsStale);
-    let failure = run(52310, Options { bug, ..Options::default() }.swarm(52310)).unwrap_err();
+    let failure = run(54181, Options { bug, ..Options::default() }.swarm(54181)).unwrap_err();
     assert!(failure.what.contains("is cached as"), "{}", failure.what);
 }
 

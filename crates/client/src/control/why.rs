@@ -82,7 +82,7 @@ async fn why_inner(mount: &Mount, path: &[u8]) -> Result<Vec<WhyOperation>, Refu
         under_way: false,
         age_seconds: now.since(slow.ended).as_secs_f64(),
         seconds: slow.took.as_secs_f64(),
-        waited_for: slow.steps.so_far(),
+        waited_for: slow.steps.clone(),
     }));
     Ok(shown)
 }

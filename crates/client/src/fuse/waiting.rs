@@ -113,14 +113,14 @@ impl Front {
                 biased;
                 () = answered => {
                     drop(under_way);
-                    mount.slows.end(asked.operation, began.elapsed(), steps, mount.host.now());
+                    mount.slows.end(asked.operation, began.elapsed(), &steps, mount.host.now());
                     return;
                 }
                 () = given_up(&mount, asked, told) => {}
             }
             drop(under_way);
             reply.into_iter().for_each(|reply| reply.send(Err(Errno::INTR)));
-            mount.slows.end(asked.operation, began.elapsed(), steps, mount.host.now());
+            mount.slows.end(asked.operation, began.elapsed(), &steps, mount.host.now());
             if matches!(asked.kind, Kind::Close | Kind::Sync) {
                 // It would only hear what becomes of it, and tell nobody.
                 return;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::tree::Tree;
-use crate::nouns::Ino;
+use super::tree::{NodeEntry, Tree};
+use crate::nouns::{Attr, Ino};
 
 /// Beyond so many all inodes are looked at.
 const STIRRED_MAX: usize = 1 << 16;
@@ -32,6 +32,12 @@ impl Tree {
     /// Inodes whose changes came or were settled since this was called last. `None`: any may be.
     pub(in crate::host) fn take_stirred(&mut self) -> Option<BTreeSet<Ino>> {
         self.stirred.replace(BTreeSet::new())
+    }
+
+    /// Attributes of `ino`, if the server has said them since all changes here were settled.
+    pub(in crate::host) fn settled_attr(&self, ino: Ino) -> Option<&Attr> {
+        let is_settled = |node: &&NodeEntry| node.pending == 0 && node.checked.is_some();
+        self.nodes.get(&ino).filter(is_settled).map(|node| &node.attr)
     }
 
     /// All inodes with changes that are not settled.

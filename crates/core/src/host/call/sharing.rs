@@ -110,12 +110,22 @@ impl Host {
                 self.tree.stir(ino);
                 continue;
             }
-            let is_changed = self.tree.is_pending(ino) && !self.tree.is_directory(ino);
-            let mark = self.mark_of(ino, now);
-            if is_changed && self.announcing.told.insert(ino, mark) != Some(mark) {
-                changed.insert(ino, mark);
-            } else if !is_changed && self.announcing.told.remove(&ino).is_some() {
-                clean.push(ino);
+            if self.tree.is_pending(ino) && !self.tree.is_directory(ino) {
+                let mark = self.mark_of(ino, now);
+                if self.announcing.told.insert(ino, mark) != Some(mark) {
+                    changed.insert(ino, mark);
+                }
+            } else if let Some(told) = self.announcing.told.remove(&ino) {
+                let attr = self.tree.settled_attr(ino);
+                let has_come = |told: Announced| attr.is_some_and(|attr| told.mtime <= attr.mtime);
+                if told.announced.is_none_or(has_come) {
+                    clean.push(ino);
+                    continue;
+                }
+                // It does not come, or became another file: it is taken back first.
+                self.announcing.told.insert(ino, Mark::default());
+                changed.insert(ino, Mark::default());
+                self.tree.stir(ino);
             }
         }
         Dirty { is_all, changed, clean: clean.into_iter().collect() }

@@ -69,6 +69,8 @@ fn what_changes_and_what_is_settled_is_announced_one_at_a_time() {
     assert_eq!(announced(&mut host, 10, at(40)), Some(longer.clone()), "it has become longer");
     done(&mut host, 10, Ok(Done::Carried), at(41));
     host.drop_dirty(FILE);
+    let attr = *host.tree.peek(FILE).unwrap();
+    host.tree.install_node(Node { attr, target: None }, at(59).time);
     let clean = Dirty { clean: inodes(&[7]), ..Dirty::default() };
     assert_eq!(announced(&mut host, 6, at(60)), Some(clean));
     // It may not have come, so all is said again, and over another connection, too.
@@ -80,6 +82,32 @@ fn what_changes_and_what_is_settled_is_announced_one_at_a_time() {
     done(&mut host, 8, Ok(Done::Carried), at(1071));
     host.tree.follow(2, at(1080).time);
     assert_eq!(announced(&mut host, 9, at(1081)), Some(all));
+}
+
+#[test]
+fn what_was_announced_and_does_not_come_is_taken_back() {
+    let mut host = connected();
+    announced(&mut host, 1, at(0));
+    done(&mut host, 1, Ok(Done::Carried), at(1));
+    write(&mut host, 7, 0..10);
+    let before = *host.tree.peek(FILE).unwrap();
+    host.tree.install_node(
+        Node { attr: Attr { mtime: Timestamp { secs: 9, nanos: 0 }, ..before }, target: None },
+        at(2).time,
+    );
+    let later = host.tree.peek(FILE).unwrap().mtime;
+    let changed = Dirty { changed: long(&host, 100), ..Dirty::default() };
+    assert_eq!(announced(&mut host, 2, at(20)), Some(changed));
+    done(&mut host, 2, Ok(Done::Carried), at(21));
+    host.drop_dirty(FILE);
+    let earlier = Timestamp { secs: later.secs - 1, ..later };
+    let attr = Attr { mtime: earlier, ..before };
+    host.tree.install_node(Node { attr, target: None }, at(22).time);
+    let unknown = Dirty { changed: [(FILE, Mark::default())].into(), ..Dirty::default() };
+    assert_eq!(announced(&mut host, 3, at(40)), Some(unknown));
+    done(&mut host, 3, Ok(Done::Carried), at(41));
+    let clean = Dirty { clean: inodes(&[7]), ..Dirty::default() };
+    assert_eq!(announced(&mut host, 4, at(60)), Some(clean));
 }
 
 #[test]
