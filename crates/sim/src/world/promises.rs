@@ -7,6 +7,7 @@ use super::links::Way;
 use super::{Event, Host, LOOK, RECONNECT, World, pulls};
 use crate::Violation;
 use crate::check::{backed, kernel, promised};
+use crate::plan::Bug;
 use crate::server::{Holder, Moment, Telling};
 
 impl World {
@@ -31,6 +32,12 @@ impl World {
                     // It has not heard that there is another server.
                     true => Ok(()),
                     false => pulls::check_marks(mount, &self.server, is_on_its_way),
+                })
+                .and_then(|()| match self.options.bug {
+                    Some(Bug::ServerKeepsAnnounced) => {
+                        pulls::check_announced(mount, &self.server, is_on_its_way)
+                    }
+                    _ => Ok(()),
                 })
                 .and_then(|()| match self.is_wide_awake(client) {
                     true => kernel::check(mount, &self.server, self.now, is_on_its_way),

@@ -170,8 +170,8 @@ impl World {
     }
 }
 
-/// Whoever relies on a file that another host has said to have changed knows that, and what has
-/// become of it there, or is being told.
+/// Whoever relies on a file that another host has said to have changed knows that, or is being
+/// told.
 pub(super) fn check_marks(
     mount: &Mount,
     server: &Server,
@@ -188,6 +188,17 @@ pub(super) fn check_marks(
             "{ino} is relied on as if all of it were there, and another host has said otherwise"
         )));
     }
+    Ok(())
+}
+
+/// What a host shows of a file that another one has announced, some host says still, or it is being
+/// told. In 1 of 1,500 seeds it is not so (62380, 65085): an old size is shown until an open.
+pub(super) fn check_announced(
+    mount: &Mount,
+    server: &Server,
+    is_on_its_way: impl Fn(Ino) -> bool,
+) -> Result<(), Violation> {
+    let (tree, client) = (mount.core.tree(), mount.disk.kept.client());
     let is_old = |ino: &Ino| {
         let is_believed = tree.is_promised(*ino, mount.now) && !is_on_its_way(*ino);
         let announced = tree.announced(*ino).filter(|_| is_believed);
