@@ -94,8 +94,8 @@ impl Marks {
         Marks { limit, of_client, held: 0, of, writers, overflowed }
     }
 
-    /// What `client` says of its changes. Returns the files of which others are to hear. What it
-    /// has said before over this connection they have heard, and what is clean was committed.
+    /// What `client` says of its changes. Returns the files of which others are to hear. What is
+    /// clean was committed, and they have heard of that.
     pub fn told(&mut self, volume: VolumeId, client: ClientId, dirty: &Dirty) -> BTreeSet<Ino> {
         let before = self.writers.get(&(volume, client)).filter(|_| dirty.is_all);
         let before = before.map(|writer| writer.marked.clone()).unwrap_or_default();
@@ -108,27 +108,24 @@ impl Marks {
             self.overflowed.remove(&(volume, client));
         }
         for (ino, mark) in &dirty.changed {
-            let had = self.give(volume, client, *ino, *mark);
-            if dirty.is_all || had != Some(*mark) {
-                news.insert(*ino);
-            }
+            self.give(volume, client, *ino, *mark);
         }
+        news.extend(dirty.changed.keys());
         self.writers.retain(|_, writer| !writer.marked.is_empty());
         news
     }
 
-    /// Marks a file. Returns the mark that it had.
-    fn give(&mut self, volume: VolumeId, client: ClientId, ino: Ino, mark: Mark) -> Option<Mark> {
+    fn give(&mut self, volume: VolumeId, client: ClientId, ino: Ino, mark: Mark) {
         let writer = self.writers.entry((volume, client)).or_default();
         if !writer.marked.contains(&ino) {
             if writer.marked.len() >= self.of_client || self.held >= self.limit {
                 self.overflowed.insert((volume, client));
-                return None;
+                return;
             }
             writer.marked.insert(ino);
             self.held += 1;
         }
-        self.of.entry((volume, ino)).or_default().insert(client, mark)
+        self.of.entry((volume, ino)).or_default().insert(client, mark);
     }
 
     /// `by`, or the server itself, has changed a file: what others have announced of it is not what
@@ -335,7 +332,7 @@ mod tests {
         assert_eq!([7, 8, 9].map(marked), [false, true, true]);
         let all = Dirty { is_all: true, ..dirty(&[9], &[]) };
         assert_eq!(marks.told(HOME, TIN, &all), [Ino(8), Ino(9)].into());
-        assert_eq!(marks.told(HOME, TIN, &dirty(&[9], &[7])), [].into(), "others have heard it");
+        assert_eq!(marks.told(HOME, TIN, &dirty(&[9], &[7])), [Ino(9)].into());
         assert_eq!(marks.told(HOME, TIN, &dirty(&[7], &[9])), [Ino(7)].into());
     }
 

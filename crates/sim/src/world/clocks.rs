@@ -66,6 +66,11 @@ impl Clock {
 }
 
 impl World {
+    /// True if no wall clock was set.
+    pub(super) fn do_clocks_agree(&self) -> bool {
+        self.clocks.iter().all(|clock| clock.ahead == 0)
+    }
+
     /// What the clock of `client`'s kernel shows, by which lifetimes end.
     pub(super) fn awake_time_of(&self, client: usize) -> Time {
         self.clocks[client].time(self.now, false)

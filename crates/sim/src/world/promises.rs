@@ -7,7 +7,6 @@ use super::links::Way;
 use super::{Event, Host, LOOK, RECONNECT, World, pulls};
 use crate::Violation;
 use crate::check::{backed, kernel, promised};
-use crate::plan::Bug;
 use crate::server::{Holder, Moment, Telling};
 
 impl World {
@@ -26,18 +25,18 @@ impl World {
                     _ => false,
                 })
         };
+        // It may not have heard that there is another server.
+        let has_heard = !self.server.may_believe(mount.disk.kept.client(), self.now);
         match self.options.promises && !self.images.is_twin(client, self.now) {
             true => promised::check(mount, &self.server, self.now, is_on_its_way)
-                .and_then(|()| match self.server.may_believe(mount.disk.kept.client(), self.now) {
-                    // It has not heard that there is another server.
-                    true => Ok(()),
-                    false => pulls::check_marks(mount, &self.server, is_on_its_way),
+                .and_then(|()| match has_heard {
+                    true => pulls::check_marks(mount, &self.server, is_on_its_way),
+                    false => Ok(()),
                 })
-                .and_then(|()| match self.options.bug {
-                    Some(Bug::ServerKeepsAnnounced) => {
-                        pulls::check_announced(mount, &self.server, is_on_its_way)
-                    }
-                    _ => Ok(()),
+                // By its time it is decided whether what is announced is the newer one.
+                .and_then(|()| match has_heard && self.do_clocks_agree() {
+                    true => pulls::check_announced(mount, &self.server, is_on_its_way),
+                    false => Ok(()),
                 })
                 .and_then(|()| match self.is_wide_awake(client) {
                     true => kernel::check(mount, &self.server, self.now, is_on_its_way),

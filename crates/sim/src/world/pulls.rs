@@ -192,7 +192,7 @@ pub(super) fn check_marks(
 }
 
 /// What a host shows of a file that another one has announced, some host says still, or it is being
-/// told. In 1 of 1,500 seeds it is not so (62380, 65085): an old size is shown until an open.
+/// told.
 pub(super) fn check_announced(
     mount: &Mount,
     server: &Server,
