@@ -58,7 +58,7 @@ impl Tree {
         let young = self.poll.saturating_sub(now.since(checked));
         let promise = self.nodes.get(&ino).and_then(|node| node.promise);
         let left = young.max(self.lifetime(self.session.holds(promise, checked, now)));
-        // While a program has the file open, another size is shown, and nobody tells of the end.
+        // What is shown changes when a program closes the file, without word to the kernel.
         if self.announced(ino).is_some() { left.min(TOLD) } else { left }
     }
 

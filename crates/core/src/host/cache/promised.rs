@@ -274,15 +274,15 @@ impl Tree {
         promise.is_some_and(|promise| promise.mark.is_some())
     }
 
-    /// What another host has made of `ino`, if the server has said so, has told of no change since,
-    /// and does not have that itself.
+    /// Size and time of `ino` on another host, if the server has said them, has told of no change
+    /// since, and has an older version.
     pub fn announced(&self, ino: Ino) -> Option<Announced> {
         let node = self.nodes.get(&ino).filter(|node| node.pending == 0)?;
         let promise = node.promise.filter(|promise| promise.session == self.session.number)?;
         promise.mark?.announced.filter(|announced| announced.mtime > node.attr.mtime)
     }
 
-    /// What is read of `ino` from now on is known to be what the server has.
+    /// An open reads the server's version of `ino`. That is shown until the next announcement.
     pub(in crate::host) fn forget_announced(&mut self, ino: Ino) {
         let promise = self.nodes.get_mut(&ino).and_then(|node| node.promise.as_mut());
         if let Some(mark) = promise.and_then(|promise| promise.mark.as_mut()) {

@@ -131,9 +131,8 @@ impl Host {
         Dirty { is_all, changed, clean: clean.into_iter().collect() }
     }
 
-    /// What others are told of `ino`, which is changed here: as whoever opens its name here finds
-    /// it, which is another file where one was renamed over it. What is being written anew is read
-    /// as it was.
+    /// The mark of `ino`, which has changes here. If another file was renamed over it, the mark has
+    /// size and time of that file. It has none while a program writes the file anew.
     pub(in crate::host) fn mark_of(&self, ino: Ino, now: Time) -> Mark {
         let changes = self.queue.all_of(ino);
         let changes = changes.iter().rev().filter_map(|seq| self.queue.change(*seq));
@@ -144,9 +143,8 @@ impl Host {
         Mark { announced: attr.map(announced) }
     }
 
-    /// Attributes as programs see them. Of a file that another host has changed they are those
-    /// that it has there, until a program opens it here: reads end where the version ends that the
-    /// server had then.
+    /// Attributes as programs see them: with the size and time that another host has announced,
+    /// unless a program has the file open here. Its reads end where the server's version ends.
     pub fn shown(&self, attr: Attr, now: Now) -> Attr {
         let announced = self.tree.announced(attr.ino).filter(|_| now.link == Reach::Online);
         let Some(Announced { size, mtime }) = announced else { return attr };
