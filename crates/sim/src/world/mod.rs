@@ -461,8 +461,9 @@ impl World {
                 let patience = waits + self.patience(client, bytes);
                 self.after(TIMEOUT + patience, Event::Timeout { client, call });
             }
-            let copies =
-                if self.draws.of(Who::Link(client)).chance(self.plan.duplication) { 2 } else { 1 };
+            // Words of changes have no numbers: a connection delivers each once, in its turn.
+            let repeated = self.draws.of(Who::Link(client)).chance(self.plan.duplication);
+            let copies = if repeated && !matches!(request, Request::Dirty(_)) { 2 } else { 1 };
             self.summary.duplicated += copies - 1;
             for _ in 0..copies {
                 if let Some(delay) = self.travel(client, Way::Up, bytes) {
