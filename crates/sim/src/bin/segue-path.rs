@@ -43,6 +43,9 @@ struct Arguments {
     /// What holds the other sender back
     #[arg(long, value_parser = control, default_value = "cubic")]
     other: Control,
+    /// Also prints when each late question of a table's link was answered, the start included
+    #[arg(long)]
+    late: bool,
     /// With `drawn`: the links that miss a promise only
     #[arg(long)]
     misses: bool,
@@ -212,6 +215,11 @@ fn line(
     let outcome = run(&scenario, arguments.seed)?;
     let millis = |time: Duration| time.as_secs_f64() * 1e3;
     let target = rtt as f64 + 2e3 * PACKET as f64 / rate as f64 + 20.0;
+    if arguments.late {
+        for (at, trip) in outcome.timed.iter().filter(|(_, trip)| millis(*trip) > target) {
+            println!("  late: {:.1} ms, answered after {:.2} s", millis(*trip), at.as_secs_f64());
+        }
+    }
     let used = |bytes: &[u64], way: usize| bytes[0] as f64 / outcome.capacity[way] as f64;
     let used = match both {
         false => used(&outcome.up, 0),
