@@ -39,6 +39,7 @@ pub use grace::Grace;
 pub use inodes::Inodes;
 pub use unseen::Unseen;
 
+use crate::namespace::Awaited;
 use crate::nouns::{ClientId, Ino, Time, VolumeId};
 use crate::sharing::{Dirty, MARKS_MAX, Mark, Marked, Marks, OF_CLIENT_MAX};
 
@@ -404,6 +405,13 @@ impl Promises {
         let PromiseHolder { volume, client, .. } = *session;
         let news = self.marks.told(volume, client, dirty);
         self.changed(news.into_iter().map(|ino| (volume, ino)), Some(id))
+    }
+
+    /// An earlier server noted these.
+    pub fn noted(&mut self, awaited: &[Awaited], now: Time) {
+        for Awaited { volume, ino, client } in awaited {
+            self.marks.noted(*volume, *client, *ino, now);
+        }
     }
 
     /// Of `inodes` those that another host has changed, and of which the server lacks something.

@@ -160,6 +160,12 @@ impl Marks {
         self.overflowed.remove(&(volume, client));
     }
 
+    /// An earlier server noted that `client`, which has no session yet, has the contents of `ino`.
+    pub fn noted(&mut self, volume: VolumeId, client: ClientId, ino: Ino, now: Time) {
+        self.give(volume, client, ino, Mark::default());
+        self.left(volume, client, now);
+    }
+
     /// A session of `client` begins.
     pub fn came(&mut self, volume: VolumeId, client: ClientId) {
         if let Some(writer) = self.writers.get_mut(&(volume, client)) {
@@ -255,6 +261,20 @@ impl OpenWait {
     pub fn is_hidden(&self) -> bool {
         self.is_hidden
     }
+}
+
+/// What an open does where a host has changes of the file and does not send them: it is away, or
+/// silent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Hidden {
+    /// It gets the server's version. A file that has no contents there may be one without its
+    /// first: then it fails.
+    #[default]
+    Last,
+    /// It fails.
+    Fail,
+    /// It waits until they have come.
+    Wait,
 }
 
 /// A host that is to send a file is waited for as long as it sends enough in this time.
@@ -390,6 +410,21 @@ mod tests {
         // Whoever asks finds that, though nobody came or left meanwhile.
         assert_eq!(left(&mut marks, 54), [TIN]);
         assert_eq!(marks.held(), 1);
+    }
+
+    #[test]
+    fn what_an_earlier_server_noted_counts_until_its_host_says_otherwise() {
+        let at = |hours: u64| Time(Duration::from_secs(hours * 3600));
+        let mut marks = Marks::new(9, 9);
+        for (ino, client) in [(7, TIN), (8, TIN), (7, ZINC)] {
+            marks.noted(HOME, client, Ino(ino), at(0));
+        }
+        assert_eq!(marks.mark(HOME, Ino(7), LEAD), Some(Mark::default()));
+        marks.came(HOME, TIN);
+        marks.told(HOME, TIN, &Dirty { is_all: true, ..dirty(&[8], &[]) });
+        assert_eq!(marks.writers(HOME, Ino(7), LEAD, at(1)), [ZINC].into());
+        assert_eq!(marks.writers(HOME, Ino(8), LEAD, at(30)), [TIN].into());
+        assert_eq!(marks.writers(HOME, Ino(7), LEAD, at(30)), [].into(), "that is a day ago");
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use segue_core::namespace::Awaited;
 use segue_core::nouns::{ClientId, Ino, Time, VolumeId};
 use segue_core::promise::{
     Ask, Change, Company, Grace, Object, Promises as Table, Promising, SessionId, TERM,
@@ -82,10 +83,11 @@ impl Shared {
 
 impl Promises {
     /// None yet. The server before this one may have promised something to `absent`, of which it
-    /// knows nothing any more.
+    /// knows nothing any more, and noted whose contents are awaited.
     /// The last commit was number `commit`.
-    pub(crate) fn new(absent: BTreeSet<ClientId>, commit: u64) -> Promises {
-        let table = Table::new(PROMISES_MAX, OF_SESSION_MAX, commit);
+    pub(crate) fn new(absent: BTreeSet<ClientId>, awaited: &[Awaited], commit: u64) -> Promises {
+        let mut table = Table::new(PROMISES_MAX, OF_SESSION_MAX, commit);
+        table.noted(awaited, Time::default());
         let company = Company::new(absent.iter().copied(), Time::default());
         let grace = Grace::new(absent, Time::default());
         let shared = Mutex::new(Shared { table, sessions: BTreeMap::new(), grace, company });
@@ -365,7 +367,7 @@ mod tests {
         let target = Target::new(&url, authority.fingerprint());
         let (peer, host) = tokio::join!(listener.accept(), dial(&target, None, PATIENCE));
         let (peer, _host) = (peer.unwrap(), host.unwrap());
-        let promises = Arc::new(Promises::new(BTreeSet::new(), 0));
+        let promises = Arc::new(Promises::new(BTreeSet::new(), &[], 0));
         let holder = promises.enter(VolumeId(1), (ClientId([1; 16]), true), &peer);
         assert_eq!(promises.lock().sessions.len(), 1);
         tokio::task::yield_now().await;

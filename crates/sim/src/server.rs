@@ -233,6 +233,7 @@ impl Server {
             proven: &|chunk| proven.contains(chunk),
             admits: Admits::All,
             damaged: &DamagedChunks::new(0),
+            awaited: &apply.awaited,
         };
         let mut outcomes = Vec::new();
         self.repeated.clear();

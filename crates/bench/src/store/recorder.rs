@@ -7,6 +7,7 @@ use segue_core::namespace::{
     Rights, bind, create_volume, grant, raise_floor,
 };
 use segue_core::nouns::{ClientId, Outcome, Role, Timestamp, VolumeId};
+use segue_core::sharing::Marked;
 
 use super::changes::Changes;
 use super::client::wrong;
@@ -63,6 +64,7 @@ impl Recorder {
             proven: &|_| true,
             admits: Admits::All,
             damaged: &DamagedChunks::new(0),
+            awaited: &Marked::new(),
         };
         let acked_below = self.changes.next_seq();
         for (number, stamped) in (0u64..).zip(self.changes.take(count)?) {

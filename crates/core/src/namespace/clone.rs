@@ -14,7 +14,7 @@ use super::permission::{Change, READ, mode_after_write};
 use super::rows::InodeRow;
 use super::store::{check_target, is_base};
 use super::tree::Tree;
-use super::{Fault, MetaTxn, Stop, quota, refs};
+use super::{Fault, MetaTxn, Stop, awaited, quota, refs};
 use crate::nouns::{Base, Ino, Kind, Version};
 
 /// Most rows that are copied in one commit; a large file in order has fewer.
@@ -52,6 +52,7 @@ pub(super) fn clone<T: MetaTxn>(
         tree.charge(row.attr.quota, quota::Change { inodes: 0, came, gone: 0 })?;
     }
     row.made_by = vec![change.op];
+    awaited::forget(tree, ino)?;
     tree.put_inode(row)?;
     Ok(Effect::Done)
 }

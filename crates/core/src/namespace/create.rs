@@ -6,7 +6,7 @@ use super::outcome::Effect;
 use super::permission::{Actor, Change};
 use super::rows::{self, InodeRow};
 use super::tree::Tree;
-use super::{Fault, MetaTxn, Stop, hard_links, quota, remnant};
+use super::{Fault, MetaTxn, Stop, awaited, hard_links, quota, remnant};
 use crate::nouns::{Attr, Ino, Kind, Name, NewNode, Record, SYMLINK_MAX, Timestamp};
 use crate::refusal::Refusal;
 
@@ -65,6 +65,9 @@ pub(super) fn create<T: MetaTxn>(
         NewNode::File | NewNode::Directory | NewNode::Fifo | NewNode::Socket => {}
     }
     insert(tree, row, &place, change.time)?;
+    if kind == Kind::File {
+        awaited::note(tree, change, (*ino, number))?;
+    }
     taken.into_iter().for_each(|kept| tree.mention(kept));
     Ok(match place == *name && number == *ino {
         true => Effect::Done,

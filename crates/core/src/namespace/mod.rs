@@ -24,6 +24,7 @@
 //! removes those without references, checks volumes and repairs them.
 
 pub mod arrivals;
+mod awaited;
 pub mod changes;
 mod clone;
 mod conflict;
@@ -62,6 +63,7 @@ pub mod watch;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use awaited::{Awaited, all_awaited};
 pub use copy_name::{original_name, utc};
 pub use damaged_chunks::DamagedChunks;
 pub use extents::Contents;
@@ -96,6 +98,7 @@ use crate::nouns::{
     ClientId, Fingerprint, OpId, Outcome, PieceBytes, Record, Role, Stamped, VolumeId,
 };
 use crate::refusal::Refusal;
+use crate::sharing::Marked;
 pub(crate) use overlay::Overlay;
 use tree::Tree;
 
@@ -211,6 +214,8 @@ pub struct Context<'a> {
     pub admits: Admits,
     /// Chunks to which nothing more may refer.
     pub damaged: &'a DamagedChunks,
+    /// Files that the records create, and whose contents come later.
+    pub awaited: &'a Marked,
 }
 
 /// Changes that the server's disk has room for.

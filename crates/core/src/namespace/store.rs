@@ -15,7 +15,7 @@ use super::permission::{Change, WRITE, mode_after_write};
 use super::rows::{self, Extent, InodeRow, Source};
 use super::tree::Tree;
 use super::{
-    Admits, Fault, MetaSnapshot, MetaTxn, Stop, conflict, extents, keys, lost_tail, quota,
+    Admits, Fault, MetaSnapshot, MetaTxn, Stop, awaited, conflict, extents, keys, lost_tail, quota,
 };
 use crate::chunk::CHUNK_MAX;
 use crate::nouns::{Base, INLINE_MAX, Ino, Kind, OpId, Outcome, PieceBytes, SIZE_MAX, Store};
@@ -288,6 +288,9 @@ fn write<T: MetaTxn>(
     tree.charge(row.attr.quota, quota::Change { inodes: 0, came, gone })?;
     let attr = &mut row.attr;
     attr.allocated = (attr.allocated + came).saturating_sub(gone);
+    if attr.size == 0 {
+        awaited::forget(tree, attr.ino)?;
+    }
     attr.size = store.size;
     attr.mtime = store.mtime.unwrap_or(attr.mtime);
     attr.ctime = change.time;

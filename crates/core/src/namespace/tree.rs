@@ -9,7 +9,7 @@ use super::extents::{self, Contents};
 use super::overlay::Overlay;
 use super::quota::{Change, Charged, Limits, Usage};
 use super::rows::{self, InodeRow};
-use super::{Fault, MetaSnapshot, MetaTxn, Stop, Tally, VolumeRow, keys, remnant};
+use super::{Fault, MetaSnapshot, MetaTxn, Stop, Tally, VolumeRow, awaited, keys, remnant};
 use crate::nouns::{Attr, Ino, Kind, Name, Timestamp, Version, VolumeId};
 use crate::refusal::Refusal;
 
@@ -163,6 +163,7 @@ impl<'a, T: MetaTxn> Tree<'a, T> {
             rows::remove_all(&mut self.txn, &keys::xattr(self.volume, ino, &[]), SLICE)?;
         }
         self.txn.remove(&keys::inode(self.volume, ino)).map_err(Fault::Store)?;
+        awaited::forget(self, ino)?;
         self.charge(row.attr.quota, Change { inodes: -1, came: 0, gone })?;
         if row.attr.quota == Some(ino) {
             self.drop_quota(ino)?;

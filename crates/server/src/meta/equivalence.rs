@@ -169,6 +169,7 @@ fn carry_out<T: MetaTxn>(
         proven: &|_| true,
         admits: Admits::All,
         damaged: &DamagedChunks::new(0),
+        awaited: &Default::default(),
     };
     let time = Timestamp { secs: 1_795_250_399, nanos: 0 };
     let stamped =

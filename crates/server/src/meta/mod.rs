@@ -25,7 +25,7 @@ use std::thread::JoinHandle;
 
 use rusqlite::Connection;
 use segue_core::namespace::lives::{self, Start};
-use segue_core::namespace::{Fault, changes};
+use segue_core::namespace::{Fault, all_awaited, changes};
 use segue_core::nouns::Ino;
 use segue_core::promise::{Promising, SessionId};
 use tokio::sync::{Semaphore, oneshot};
@@ -115,7 +115,9 @@ impl Store {
         let absent = connected_clients::all(&mut Kv::reading(&connection));
         let head = changes::head(&mut Kv::reading(&connection), 0);
         let commit = head.map_err(|fault| StoreError::from(fault).to_string())?.last;
-        let promises = Arc::new(Promises::new(absent, commit));
+        let awaited = all_awaited(&mut Kv::reading(&connection));
+        let awaited = awaited.map_err(|fault| StoreError::from(fault).to_string())?;
+        let promises = Arc::new(Promises::new(absent, &awaited, commit));
         let (seen, told, of) = (poisoned.clone(), promises.clone(), disk_space.clone());
         let thread = std::thread::Builder::new()
             .name("store".to_owned())

@@ -146,7 +146,7 @@ proptest! {
                 answers.push((answered, fails));
             }
             drop(jobs);
-            let promises = Promises::new(std::collections::BTreeSet::new(), 0);
+            let promises = Promises::new(std::collections::BTreeSet::new(), &[], 0);
             let disk_space = DiskSpace::beside(&path);
             writer::run(&connection, &queue, (&poisoned, &disk_space), &promises, large);
             for (answered, fails) in answers {

@@ -74,6 +74,7 @@ impl Session {
             host: bound.host.clone(),
             rights: bound.rights,
             records: apply.records,
+            awaited: apply.awaited.clone(),
             digests,
             promises: Arc::clone(self.server.data.store.promises()),
             acked_below: apply.acked_below,
@@ -237,6 +238,7 @@ struct Batch {
     proven: Vec<Fingerprint>,
     damaged: Arc<namespace::DamagedChunks>,
     records: Vec<Stamped>,
+    awaited: Marked,
     digests: Vec<[u8; 32]>,
     promises: Arc<Promises>,
     acked_below: u64,
@@ -286,6 +288,7 @@ impl Batch {
             proven: &|fingerprint| self.proven.binary_search(fingerprint).is_ok(),
             admits: self.admits,
             damaged: &self.damaged,
+            awaited: &self.awaited,
         };
         // First, because a floor that cannot be read is put right by it.
         namespace::raise_floor(txn, self.client, self.incarnation, self.acked_below)?;
@@ -364,6 +367,7 @@ mod tests {
                 proven: Vec::new(),
                 damaged: Arc::new(DamagedChunks::new(0)),
                 digests: vec![digest(&stamped).unwrap()],
+                awaited: Marked::new(),
                 records: vec![stamped],
                 promises,
                 acked_below: 3,

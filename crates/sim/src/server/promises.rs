@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use segue_core::namespace::changes;
+use segue_core::namespace::{all_awaited, changes};
 use segue_core::nouns::{ClientId, Ino, Time, Version, VolumeId};
 use segue_core::promise::{Change, Grace, Inodes, Promises, Promising, SessionId};
 use segue_core::sharing::{Announced, Dirty, Marked, OpenWait};
@@ -433,6 +433,7 @@ impl Server {
         let Ok(commit) = changes::head(&mut self.disk.rows, 0).map(|head| head.last) else {
             return;
         };
+        let Ok(awaited) = all_awaited(&mut self.disk.rows) else { return };
         if let Some(sessions) = &mut self.sessions {
             sessions.said.clear();
             let connected = std::mem::take(&mut sessions.of).into_keys();
@@ -442,6 +443,7 @@ impl Server {
                 _ => Grace::new(absent, now),
             };
             sessions.table = Promises::new(PROMISES_MAX, PROMISES_MAX / 2, commit);
+            sessions.table.noted(&awaited, now);
             sessions.went = Some(now);
         }
     }

@@ -6,7 +6,7 @@ mod parts;
 mod tables;
 
 pub use parts::{
-    changes_part, client_part, dentry_of, extent_part, fingerprint_part, grave_part,
+    awaited_parts, changes_part, client_part, dentry_of, extent_part, fingerprint_part, grave_part,
     hard_link_part, idle_part, inode_of, inode_part, life_part, orphan_ino, orphan_parts,
     outcome_part, pack_part, ragged_part, remnant_order_part, volume_name_part, volume_part,
 };
@@ -38,6 +38,7 @@ const LIFE: u8 = 0x1a;
 const REMNANT: u8 = 0x1b;
 const REMNANT_ORDER: u8 = 0x1c;
 const REMNANT_TALLY: u8 = 0x1d;
+const AWAITED: u8 = 0x1e;
 const CLIENT: u8 = 0x20;
 const FLOOR: u8 = 0x21;
 const OUTCOME: u8 = 0x22;
@@ -180,6 +181,21 @@ pub fn remnant_orders(volume: VolumeId) -> Vec<u8> {
 /// How much all remnants of a volume are.
 pub fn remnant_tally(volume: VolumeId) -> Vec<u8> {
     key(REMNANT_TALLY, &[&volume.0.to_be_bytes()])
+}
+
+/// That the first contents of a file are awaited.
+pub fn awaited(volume: VolumeId, ino: Ino) -> Vec<u8> {
+    of_inode(AWAITED, volume, ino, &[])
+}
+
+/// All files of a volume of which that is noted.
+pub fn all_awaited(volume: VolumeId) -> Vec<u8> {
+    key(AWAITED, &[&volume.0.to_be_bytes()])
+}
+
+/// The same of all volumes.
+pub fn awaited_everywhere() -> Vec<u8> {
+    key(AWAITED, &[])
 }
 
 /// All inodes of a volume.

@@ -31,6 +31,15 @@ pub fn remnant_order_part(key: &[u8]) -> Option<(u64, Ino)> {
     Some((u64::from_be_bytes(*commit), Ino(u64::from_be_bytes(ino.try_into().ok()?))))
 }
 
+/// The volume and the file of such a key.
+pub fn awaited_parts(key: &[u8]) -> Option<(VolumeId, Ino)> {
+    let (volume, _) = key.get(1..)?.split_first_chunk()?;
+    match inode_part(key)? {
+        (ino, []) => Some((VolumeId(u32::from_be_bytes(*volume)), ino)),
+        _ => None,
+    }
+}
+
 /// The inode of a key that begins with a volume and an inode, and what comes after it.
 pub fn inode_part(key: &[u8]) -> Option<(Ino, &[u8])> {
     let (ino, rest) = key.get(1 + size_of::<u32>()..)?.split_first_chunk()?;

@@ -1,9 +1,9 @@
 //! Which tables are whose.
 
 use super::{
-    CHUNK, CLIENT, COPY, DENTRY, DROPPED, EXTENT, FLOOR, GRAVE, HARD_LINK, INHERITED, INODE, LEAF,
-    LIFE, ORPHAN, OUTCOME, QUOTA, RAGGED, REMNANT, REMNANT_ORDER, REMNANT_TALLY, SERVER_TAGS,
-    XATTR, all_idle, arrived, key, packs, volume, volume_tally,
+    AWAITED, CHUNK, CLIENT, COPY, DENTRY, DROPPED, EXTENT, FLOOR, GRAVE, HARD_LINK, INHERITED,
+    INODE, LEAF, LIFE, ORPHAN, OUTCOME, QUOTA, RAGGED, REMNANT, REMNANT_ORDER, REMNANT_TALLY,
+    SERVER_TAGS, XATTR, all_idle, arrived, key, packs, volume, volume_tally,
 };
 use crate::nouns::{ClientId, VolumeId};
 
@@ -26,7 +26,7 @@ pub fn of_server() -> (Vec<u8>, Vec<u8>) {
 }
 
 /// Every table whose keys begin with a volume: what refers to others comes after them.
-pub fn of_volume(volume: VolumeId) -> [Vec<u8>; 15] {
+pub fn of_volume(volume: VolumeId) -> [Vec<u8>; 16] {
     let first = [
         CHUNK,
         LEAF,
@@ -43,6 +43,7 @@ pub fn of_volume(volume: VolumeId) -> [Vec<u8>; 15] {
         REMNANT,
         REMNANT_ORDER,
         REMNANT_TALLY,
+        AWAITED,
     ];
     first.map(|tag| key(tag, &[&volume.0.to_be_bytes()]))
 }
@@ -54,7 +55,7 @@ pub fn is_chunk(key: &[u8]) -> bool {
 
 /// True for the key of a row that is of no volume alone.
 pub fn is_shared(key: &[u8]) -> bool {
-    !matches!(key.first().copied(), Some(CHUNK | INODE..=REMNANT_TALLY))
+    !matches!(key.first().copied(), Some(CHUNK | INODE..=AWAITED))
 }
 
 /// True for the key of a row that the volume has for itself.

@@ -110,6 +110,7 @@ fn a_free_name_for_a_copy_is_found_among_thousands() {
         proven: &|_| false,
         admits: Admits::All,
         damaged: &DamagedChunks::new(0),
+        awaited: &tin.awaited,
     };
     apply(&mut counted, &context, &stamped, &[0; 32]).unwrap();
     assert!(counted.1 < 100, "{} reads", counted.1);

@@ -1,6 +1,7 @@
 //! Hosts that apply records to one store, as the server would.
 
 mod arrivals;
+mod awaited;
 mod bytes;
 mod clone;
 mod conflicts;
@@ -28,6 +29,7 @@ use crate::nouns::{
     Attr, Base, Caller, Ino, Name, NewNode, Outcome, Piece, PieceBytes, RenameMode, Role, SetAttr,
     Store, Timestamp,
 };
+use crate::sharing::{Mark, Marked};
 use crate::upkeep::tests::check;
 
 pub(crate) const OWNER: Rights = Rights { role: Role::Writer, no_root_squash: false };
@@ -61,6 +63,8 @@ pub(crate) struct Client {
     pub(crate) admits: Admits,
     /// What the server knows to be damaged.
     pub(crate) damaged: DamagedChunks,
+    /// Files whose contents it has.
+    pub(crate) awaited: Marked,
 }
 
 impl Client {
@@ -78,6 +82,7 @@ impl Client {
             proven: BTreeSet::new(),
             admits: Admits::All,
             damaged: DamagedChunks::new(9),
+            awaited: Marked::new(),
         }
     }
 
@@ -128,6 +133,7 @@ impl Client {
             proven: &|fingerprint| self.proven.contains(fingerprint),
             admits: self.admits,
             damaged: &self.damaged,
+            awaited: &self.awaited,
         };
         let digest = *blake3::hash(&postcard::to_stdvec(stamped).unwrap()).as_bytes();
         apply(txn, &context, stamped, &digest)
@@ -172,6 +178,12 @@ impl Client {
 
     pub(crate) fn file(&mut self, txn: &mut MapTxn, parent: Ino, name: &str) -> Ino {
         self.make(txn, parent, name, NewNode::File)
+    }
+
+    /// The same, whose contents come later.
+    pub(crate) fn awaited_file(&mut self, txn: &mut MapTxn, parent: Ino, name: &str) -> Ino {
+        self.awaited.insert(Ino(self.next_ino), Mark::default());
+        self.file(txn, parent, name)
     }
 
     pub(crate) fn directory(&mut self, txn: &mut MapTxn, parent: Ino, name: &str) -> Ino {

@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use serde::de::DeserializeOwned;
+
 use super::remnants;
 use super::scan::Scan;
 use super::{Checker, Damage, FoundRow, Halt, Visitor, decode, find};
@@ -13,7 +15,7 @@ use crate::namespace::arrivals::waiting;
 use crate::namespace::refs::{Held, leaf_name};
 use crate::namespace::rows::{ChunkRow, Extent, LeafRow, Source};
 use crate::namespace::{MetaSnapshot, RemnantTally, keys};
-use crate::nouns::{Fingerprint, VolumeId};
+use crate::nouns::{ClientId, Fingerprint, VolumeId};
 
 /// What a chunk or a leaf says, and how many were found to refer to it.
 struct Counted {
@@ -27,12 +29,19 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
     pub(super) fn contents(&mut self, at_once: usize) -> Result<(), Halt<S::Error>> {
         self.leaf_names()?;
         self.idle()?;
-        self.notes(keys::graves(self.volume), |key| keys::grave_part(key).is_some(), "a grave")?;
+        self.notes::<()>(
+            keys::graves(self.volume),
+            |key| keys::grave_part(key).is_some(),
+            "a grave",
+        )?;
         self.remnants()?;
         let is_ragged = |key: &[u8]| keys::ragged_part(key).is_some();
-        self.notes(keys::ragged_of(self.volume), is_ragged, "a ragged file")?;
+        self.notes::<()>(keys::ragged_of(self.volume), is_ragged, "a ragged file")?;
         let is_hard_link = |key: &[u8]| keys::hard_link_part(key).is_some();
-        self.notes(keys::all_hard_links(self.volume), is_hard_link, "a further name")?;
+        self.notes::<()>(keys::all_hard_links(self.volume), is_hard_link, "a further name")?;
+        let is_awaited = |key: &[u8]| keys::awaited_parts(key).is_some();
+        let what = "a file whose contents are awaited";
+        self.notes::<ClientId>(keys::all_awaited(self.volume), is_awaited, what)?;
         self.rounds(keys::chunks(self.volume), at_once, &Table::chunks())?;
         self.rounds(keys::leaves(self.volume), at_once, &Table::leaves())?;
         self.arrivals()
@@ -41,7 +50,7 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
     /// Remnants: each of an inode that is not there, with its place, and all of them counted.
     fn remnants(&mut self) -> Result<(), Halt<S::Error>> {
         let is_place = |key: &[u8]| keys::remnant_order_part(key).is_some();
-        self.notes(keys::remnant_orders(self.volume), is_place, "the place of a remnant")?;
+        self.notes::<()>(keys::remnant_orders(self.volume), is_place, "the place of a remnant")?;
         let (mut scan, mut found) =
             (Scan::new(keys::remnants(self.volume)), RemnantTally::default());
         while let Some((key, _)) = scan.next(self.snapshot)? {
@@ -183,7 +192,7 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
     }
 
     /// Rows that say all by their keys.
-    fn notes(
+    fn notes<R: DeserializeOwned>(
         &mut self,
         prefix: Vec<u8>,
         is_key: impl Fn(&[u8]) -> bool,
@@ -192,7 +201,7 @@ impl<S: MetaSnapshot, V: Visitor> Checker<'_, S, V> {
         let mut scan = Scan::new(prefix);
         while let Some((key, value)) = scan.next(self.snapshot)? {
             self.step()?;
-            if !is_key(&key) || decode::<()>(&value).is_none() {
+            if !is_key(&key) || decode::<R>(&value).is_none() {
                 self.report_row(&key, what);
             }
         }

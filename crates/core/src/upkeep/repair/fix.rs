@@ -243,6 +243,10 @@ fn fix_row<T: MetaTxn, R: Repairer>(
         txn.remove(key).map_err(Fault::Store)?;
         return Ok(Some("it was removed: the name itself exists"));
     }
+    if key.starts_with(&keys::all_awaited(id)) {
+        txn.remove(key).map_err(Fault::Store)?;
+        return Ok(Some("it was removed: its host says so again when it connects"));
+    }
     if let Some(op) = keys::outcome_part(key).filter(|op| *key == keys::outcome(*op)) {
         let floor = keys::floor(op.client, op.incarnation);
         let floor: Option<u64> = rows::get_row(txn, &floor, "a floor").unwrap_or(None);

@@ -102,6 +102,7 @@ fn furnish(txn: &mut MapTxn, tin: &mut Client) {
     tin.apply(txn, Record::Link { ino: moved, parent: below, name: name_of("left") });
     tin.apply(txn, unlink(dir, "first", moved, false));
     tin.make(txn, dir, "symlink", NewNode::Symlink(b"below/file".to_vec()));
+    tin.awaited_file(txn, dir, "awaited");
     let open = tin.file(txn, dir, "open");
     let written = whole(open, version(txn, open), b"still written");
     tin.apply(txn, written);
@@ -141,6 +142,7 @@ pub(crate) fn may_go(txn: &MapTxn, key: &[u8]) -> bool {
         || key == keys::client(client)
         || key.starts_with(&keys::all_ragged())
         || key.starts_with(&keys::all_hard_links(VOLUME))
+        || key.starts_with(&keys::all_awaited(VOLUME))
         || is_buried(txn, key)
         || key == keys::next_volume()
 }

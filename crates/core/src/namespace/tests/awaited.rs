@@ -1,0 +1,40 @@
+//! The notes of files whose first contents are awaited.
+
+use super::*;
+
+fn noted(txn: &mut MapTxn) -> Vec<Ino> {
+    all_awaited(txn).unwrap().iter().map(|awaited| awaited.ino).collect()
+}
+
+#[test]
+fn a_note_lasts_until_contents_come_or_the_file_goes() {
+    let mut txn = store();
+    let (mut tin, mut zinc) = (Client::new(&mut txn, 1, OWNER), Client::new(&mut txn, 2, OWNER));
+    let files = ["stored", "emptied", "copied", "removed", "left"];
+    let files = files.map(|name| tin.awaited_file(&mut txn, Ino::ROOT, name));
+    let [stored, emptied, copied, removed, left] = files;
+    tin.awaited.insert(Ino(tin.next_ino), Mark::default());
+    let directory = tin.directory(&mut txn, Ino::ROOT, "directory");
+    assert!(!noted(&mut txn).contains(&directory), "it has no contents");
+    let source = tin.file(&mut txn, Ino::ROOT, "source");
+    assert_eq!(noted(&mut txn), files);
+    assert_eq!(
+        all_awaited(&mut txn).unwrap()[0],
+        Awaited { volume: VOLUME, ino: stored, client: tin.id }
+    );
+    let meant = attr(&mut txn, source).data_version;
+    let base = version(&mut txn, copied);
+    let clone = Record::Clone { ino: copied, base, from: source, version: meant };
+    let stores = whole(stored, version(&mut txn, stored), b"contents");
+    let empties = whole(emptied, version(&mut txn, emptied), b"");
+    let removes = unlink(Ino::ROOT, "removed", removed, false);
+    let outcomes = [
+        tin.apply(&mut txn, stores),
+        tin.apply(&mut txn, clone),
+        zinc.apply(&mut txn, empties),
+        zinc.apply(&mut txn, removes),
+    ];
+    let is_done = |outcome: &Outcome| matches!(outcome, Outcome::Done { .. });
+    assert!(outcomes.iter().all(is_done), "{outcomes:?}");
+    assert_eq!(noted(&mut txn), [left]);
+}
