@@ -6,6 +6,7 @@ use std::time::Duration;
 use segue_core::host::cache::MinFree;
 use segue_core::quantity::{parse_duration, parse_size};
 use segue_core::sched::Discipline;
+use segue_core::sharing::Hidden;
 
 use crate::bandwidth::{self, Timetable};
 
@@ -46,6 +47,8 @@ pub struct MountOptions {
     pub fsync: FsyncLevel,
     /// Time that a call waits for an unreachable server before EHOSTUNREACH.
     pub grace: Duration,
+    /// What an open does where a host is away that has changes of the file.
+    pub hidden: Hidden,
     /// Changes that are pending for longer go before younger ones.
     pub due: Duration,
     /// Order of sending.
@@ -97,6 +100,7 @@ impl Default for MountOptions {
             write_back: Lm::Async,
             fsync: FsyncLevel::Local,
             grace: Duration::from_secs(10),
+            hidden: Hidden::Last,
             due: Duration::from_secs(600),
             priorities: Discipline::Priorities,
             promises: None,
@@ -157,6 +161,11 @@ pub const KEYS: &[(&str, &str)] = &[
     ("fsync=local|server", "fsync waits for this host's disk, or for the server's disk"),
     ("gid=GID", "show every file with this group"),
     ("grace=10s", "time that a call waits for an unreachable server before it fails"),
+    (
+        "hidden=last|fail|wait",
+        "if a host is away that has changed a file, an open of it gets the server's version, or \
+         fails with EHOSTUNREACH, or waits; a file without contents at the server is never read",
+    ),
     ("link=equal|background", "beside other traffic: an equal share, or only what that leaves"),
     ("log-max=4G", "most pending data; writers are slowed from three quarters of it"),
     ("new-server", "go on with another server that has the volume now, restored from a backup"),
@@ -211,6 +220,7 @@ impl MountOptions {
             "uid" => self.uid = Some(number(key, value)?),
             "gid" => self.gid = Some(number(key, value)?),
             "grace" => self.grace = duration(key, needed(key, value)?)?,
+            "hidden" => self.hidden = hidden(key, needed(key, value)?)?,
             "due" => self.due = duration(key, needed(key, value)?)?,
             "promises" => self.promises = Some(duration(key, needed(key, value)?)?),
             "priorities" => self.priorities = priorities(key, needed(key, value)?)?,
@@ -295,6 +305,15 @@ fn priorities(key: &str, value: &str) -> Result<Discipline, OptionError> {
     value.parse().map_err(|error| invalid(key, format!("{error}")))
 }
 
+fn hidden(key: &str, value: &str) -> Result<Hidden, OptionError> {
+    match value {
+        "last" => Ok(Hidden::Last),
+        "fail" => Ok(Hidden::Fail),
+        "wait" => Ok(Hidden::Wait),
+        other => Err(invalid(key, format!("'{other}' is not last, fail or wait"))),
+    }
+}
+
 fn passthrough(key: &str, value: &str) -> Result<Passthrough, OptionError> {
     match value {
         "auto" => Ok(Passthrough::Auto),
@@ -372,6 +391,10 @@ mod tests {
             options.set("prefetch", Some("on")),
             Err(OptionError::NotInThisVersion(_))
         ));
+        options.set("hidden", Some("wait")).unwrap();
+        assert_eq!(options.hidden, Hidden::Wait);
+        let odd = options.set("hidden", Some("never")).unwrap_err().to_string();
+        assert_eq!(odd, "mount option 'hidden': 'never' is not last, fail or wait");
         options.set("passthrough", Some("off")).unwrap();
         assert_eq!(options.passthrough, Passthrough::Off);
         let odd = options.set("passthrough", Some("maybe"));

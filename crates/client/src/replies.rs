@@ -61,6 +61,15 @@ pub struct Status {
     pub cache_size_bytes: u64,
     /// Callback promises held.
     pub promises: u64,
+    /// Files that other hosts have changed, as far as this host knows, and the server lacks.
+    #[serde(default)]
+    pub marks: u64,
+    /// Times that another host waited for a file of this one, since the mount began.
+    #[serde(default)]
+    pub pulls: u64,
+    /// Opens here that waited for another host.
+    #[serde(default)]
+    pub waits: u64,
     /// Conflict copies that this host's changes made and that were not removed or moved here.
     pub conflicts: u64,
     /// Conflict copies of other hosts' changes beside files whose data this host made.

@@ -41,6 +41,13 @@ fn register_link(registry: &mut Registry, status: &Status) {
     for (name, words, value) in gauges {
         registry.register(name, words, ConstGauge::new(value));
     }
+    let counters = [
+        ("pulls", "Times that another host waited for a file of this one", status.pulls),
+        ("waits", "Opens that waited for another host", status.waits),
+    ];
+    for (name, words, value) in counters {
+        registry.register(name, words, ConstCounter::new(value));
+    }
     let directed = |up: u64, down: u64| {
         let both = Labelled::default();
         for (direction, value) in [("up", up), ("down", down)] {
@@ -137,6 +144,7 @@ fn register_state(mount: &Mount, registry: &mut Registry, status: &Status) {
             number(mount.kernel.backed_files() as u64),
         ),
         ("promises", "Inodes with a callback promise of the server", number(status.promises)),
+        ("marks", "Files that other hosts have changed and not sent", number(status.marks)),
         ("conflicts_unresolved", "Conflict copies to be resolved", { number(status.conflicts) }),
         ("refused", "Records refused by the server", number(status.refused)),
     ];

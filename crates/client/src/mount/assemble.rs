@@ -225,7 +225,8 @@ fn settings(plan: &MountPlan, owner: Owner) -> Settings {
     let grace = plan.options.grace;
     let syncs_to_server = plan.options.fsync == FsyncLevel::Server;
     let settings = Settings { lm, bound, owner, is_read_only, grace, ..Settings::default() };
-    Settings { syncs_to_server, promises: plan.options.promises, ..settings }
+    let (hidden, promises) = (plan.options.hidden, plan.options.promises);
+    Settings { syncs_to_server, hidden, promises, ..settings }
 }
 
 /// Who mounts, and may do on the volume what `role` says, if anything.

@@ -30,6 +30,7 @@ use crate::kernel::through::Behind;
 use crate::net::{Fetcher, Remote};
 use crate::rank::Ranked;
 use crate::volume::Volume;
+use crate::waits::waits;
 use crate::wakes::Wakes;
 
 mod bound;
@@ -45,6 +46,9 @@ pub(crate) mod told;
 mod visible;
 
 pub(crate) use bound::Slowed;
+
+/// What an operation that pauses waits for.
+const PAUSE: &str = "a host that is away, and has changed the file";
 
 /// Gives the host events, and carries out its actions.
 pub(crate) struct Shell {
@@ -318,7 +322,7 @@ impl Shell {
             Asked::Pause(time) => {
                 match time {
                     Duration::ZERO => tokio::task::yield_now().await,
-                    time => tokio::time::sleep(time).await,
+                    time => waits(|| PAUSE.to_owned(), tokio::time::sleep(time)).await,
                 }
                 Ok(Done::Carried)
             }

@@ -25,7 +25,7 @@ use std::time::Duration;
 
 use self::action::{Action, CallId};
 use self::cache::{Scrap, Storms};
-use self::call::{Announcing, FreeSpace, Handles, Keeping, Owner, Room, Running};
+use self::call::{Announcing, FreeSpace, Handles, Keeping, Owner, Room, Running, SharingCounts};
 use self::invariants::Turn;
 use self::log::{Bound, Pending};
 use self::send::{BATCH_MAX, BatchSizes, OFFER_FROM, ServerDisk, Unsealed, UploadAhead, Waiters};
@@ -37,6 +37,7 @@ use crate::nouns::{
     Touched, Version,
 };
 use crate::persist::Lm;
+use crate::sharing::Hidden;
 use crate::wire::Compare;
 
 use notes::NotedLast;
@@ -79,6 +80,7 @@ pub struct Host {
     storms: Storms,
     keeping: Keeping,
     announcing: Announcing,
+    sharing: SharingCounts,
     /// Duplicates that the server has compared, and that are different.
     different: BTreeMap<Ino, Compare>,
     /// Calls that are not answered.
@@ -144,6 +146,8 @@ pub struct Settings {
     pub syncs_to_server: bool,
     /// A call waits so long for an unreachable server.
     pub grace: Duration,
+    /// What an open does where a host is away that has changes of the file.
+    pub hidden: Hidden,
     /// A promise of the server counts for so long after it came: where promises are to expire, as
     /// for the comparison with [MFS 3.4]. None: as long as the session.
     pub promises: Option<Duration>,
@@ -169,6 +173,7 @@ impl Default for Settings {
             offer_from: OFFER_FROM,
             syncs_to_server: false,
             grace: Duration::ZERO,
+            hidden: Hidden::default(),
             promises: None,
             backs: false,
             backed_min: BACKED_MIN,
@@ -248,6 +253,7 @@ impl Host {
             storms: Storms::default(),
             keeping: Keeping::default(),
             announcing: Announcing::default(),
+            sharing: SharingCounts::default(),
             different: BTreeMap::new(),
             calls: BTreeMap::new(),
             actions: VecDeque::new(),

@@ -2,7 +2,7 @@
 //! host changes by itself.
 
 use super::cache::{FileData, Nodes, Tree};
-use super::call::{Handles, Room};
+use super::call::{Handles, Room, SharingCounts};
 use super::log::Queue;
 use super::send::UploadAhead;
 use super::{Host, Settings};
@@ -37,6 +37,11 @@ impl Host {
     /// The kernel's numbers of files, and the files that it reads by itself.
     pub fn nodes(&self) -> &Nodes {
         &self.nodes
+    }
+
+    /// How often hosts waited for each other's changes.
+    pub fn sharing(&self) -> SharingCounts {
+        self.sharing
     }
 
     /// Stores whose chunks the server has before their turn.

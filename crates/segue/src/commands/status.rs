@@ -170,6 +170,10 @@ fn describe(status: &Status, pace: &str) -> String {
         let inodes = quantity::count(status.promises, "inode");
         line("promises", format!("the server reports changes of {inodes}"));
     }
+    if status.marks > 0 {
+        let files = quantity::count(status.marks, "file");
+        line("others", format!("{files} changed on other hosts and not sent; an open waits"));
+    }
     text
 }
 
@@ -319,6 +323,9 @@ mod tests {
             cache_limit_bytes: 1 << 30,
             cache_size_bytes: 20 << 30,
             promises: 12,
+            marks: 0,
+            pulls: 3,
+            waits: 2,
             conflicts: 2,
             refused: 1,
             ..Status::default()

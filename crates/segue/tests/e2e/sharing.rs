@@ -12,7 +12,7 @@ use segue_bed::segue::SegueMount;
 
 use crate::tree::noise;
 use crate::world::{
-    World, arg, errno, eventually, halt, has_data, json, measured, save, segue, sh,
+    World, arg, errno, eventually, halt, has_data, json, measured, save, segue, sh, wait_for_state,
 };
 
 const EHOSTUNREACH: Option<i32> = Some(113);
@@ -72,6 +72,27 @@ impl Pair {
         eventually("size and time are announced", || as_of(&self.there) == as_of(&self.here));
     }
 
+    /// A further host, which mounts with these options.
+    fn third(&self, name: &str, options: &str) -> SegueMount {
+        self.world.mount_with(&self.world.bed.host(name).unwrap(), options)
+    }
+
+    /// What operations on `path` wait for, as `segue why` says.
+    fn why(&self, path: &Path) -> String {
+        json(&self.world.b, &["why", arg(path)]).to_string()
+    }
+
+    /// What `segue status` says of a mount.
+    fn status(&self, mount: &SegueMount) -> serde_json::Value {
+        json(&self.world.b, &["status", arg(mount.path())])["mounts"][0].clone()
+    }
+
+    /// The first host loses its network.
+    fn leaves(&self) {
+        self.world.a.link_down().unwrap();
+        self.world.lose_link(&self.world.a, &self.here);
+    }
+
     /// Files that the server knows to be changed.
     fn marks(&self) -> f64 {
         let data = arg(self.world.server.data());
@@ -79,7 +100,7 @@ impl Pair {
         measured(&metrics.out, "segue_server_marks", "")
     }
 
-    fn ends(self) {
+    fn ends(&self) {
         self.world.a.set_link(LinkSpec::default()).unwrap();
         self.here.sync().unwrap();
         assert!(self.read("bulk").unwrap() == noise(1, BULK));
@@ -102,6 +123,10 @@ fn an_open_gets_what_another_host_has_and_bulk_waits() {
     save(&here.join("new"), &new).unwrap();
     pair.shows("new");
     assert!(pair.read("new").unwrap() == new, "a new file is whole");
+    let (here_says, there_says) = (pair.status(&pair.here), pair.status(&pair.there));
+    let count = |status: &serde_json::Value, name: &str| status[name].as_u64().unwrap();
+    assert!(count(&here_says, "pulls") >= 1 && count(&here_says, "waits") == 0, "{here_says}");
+    assert!(count(&there_says, "pulls") == 0 && count(&there_says, "waits") >= 1, "{there_says}");
     // Written over in place, which empties it first.
     save(&here.join("text"), &new).unwrap();
     pair.shows("text");
@@ -125,15 +150,62 @@ fn what_a_host_took_along_is_read_as_it_was_and_never_empty() {
     eventually("its name is there", || pair.there.path().join("new").exists());
     // The bulk, and both of these.
     eventually("the word of the changes is there", || pair.marks() >= 3.0);
-    pair.world.lose_link(&pair.world.a, &pair.here);
+    pair.leaves();
     assert!(pair.read("text").unwrap() == old, "the last whole version");
     assert_eq!(errno(pair.read("new")), EHOSTUNREACH);
     // Its name and attributes can be looked at all the same.
     assert!(fs::metadata(pair.there.path().join("new")).is_ok());
-    pair.world.a.set_link(LinkSpec::kb_per_s(200)).unwrap();
+    pair.world.a.link_up().unwrap();
     eventually("the host is back", || pair.read("new").is_ok_and(|found| found == new));
     pair.becomes("text", &old, &new);
     pair.ends();
+}
+
+/// Proves S6.27.
+#[test]
+fn an_open_fails_or_waits_for_a_host_that_is_away_where_that_is_wanted() {
+    let (old, new) = (noise(2, 300_000), noise(3, 400_000));
+    let Some(pair) = Pair::with(&[("text", &old)]) else { return };
+    let (fails, waits) = (pair.third("c", "hidden=fail"), pair.third("d", "hidden=wait"));
+    save(&pair.here.path().join("text"), &new).unwrap();
+    // The bulk, and this.
+    eventually("the word of the changes is there", || pair.marks() >= 2.0);
+    pair.leaves();
+    assert!(pair.read("text").unwrap() == old, "the last whole version");
+    assert_eq!(errno(fs::read(fails.path().join("text"))), EHOSTUNREACH);
+    assert!(fs::metadata(fails.path().join("text")).is_ok());
+    let path = waits.path().join("text");
+    let mut killed = reader(&path);
+    eventually("it waits", || pair.why(&path).contains("a host that is away"));
+    killed.kill().unwrap();
+    assert!(!killed.wait().unwrap().success());
+    let waits = reader(&path);
+    eventually("it waits, too", || pair.why(&path).contains("a host that is away"));
+    pair.world.a.link_up().unwrap();
+    let output = waits.wait_with_output().unwrap();
+    assert!(output.status.success() && output.stdout == new, "{} bytes", output.stdout.len());
+    pair.ends();
+}
+
+/// The server remembers over a restart that a file has no contents yet, when their host is away.
+/// Proves S6.27.
+#[test]
+fn a_new_file_is_never_empty_after_a_restart_of_the_server() {
+    let new = noise(3, 400_000);
+    let Some(mut pair) = Pair::with(&[]) else { return };
+    save(&pair.here.path().join("new"), &new).unwrap();
+    eventually("its name is there", || pair.there.path().join("new").exists());
+    pair.leaves();
+    pair.world.server.restart().unwrap();
+    wait_for_state(&pair.world.b, &pair.there, "online");
+    assert_eq!(errno(pair.read("new")), EHOSTUNREACH);
+    let third = pair.third("c", "");
+    assert_eq!(errno(fs::read(third.path().join("new"))), EHOSTUNREACH);
+    pair.world.a.link_up().unwrap();
+    eventually("the host is back", || pair.read("new").is_ok_and(|found| found == new));
+    pair.ends();
+    pair.world.server.restart().unwrap();
+    assert_eq!(pair.marks(), 0.0, "nothing is awaited any more");
 }
 
 /// A writer's host that is there and sends nothing delays others, and not for ever; and who waits
@@ -150,8 +222,7 @@ fn a_host_that_sends_nothing_is_waited_for_and_not_for_ever() {
     halt(writer);
     let path = pair.there.path().join("new");
     let mut killed = reader(&path);
-    let why = || json(&pair.world.b, &["why", arg(&path)]).to_string();
-    eventually("it waits", || why().contains("another host has changed"));
+    eventually("it waits", || pair.why(&path).contains("another host has changed"));
     let level = || json(&pair.world.b, &["where", arg(&path)])["files"][0]["level"].clone();
     assert_eq!(level(), "other");
     killed.kill().unwrap();

@@ -274,6 +274,12 @@ impl Tree {
         promise.is_some_and(|promise| promise.mark.is_some())
     }
 
+    /// Files of which that is known.
+    pub fn marked(&self) -> usize {
+        let promises = self.nodes.values().filter_map(|node| node.promise);
+        promises.filter(|promise| promise.mark.is_some()).count()
+    }
+
     /// Size and time of `ino` on another host, if the server has said them, has told of no change
     /// since, and has an older version.
     pub fn announced(&self, ino: Ino) -> Option<Announced> {

@@ -7,6 +7,7 @@ use crate::host::cache::{AsOf, Moved};
 use crate::host::{Fault, Host};
 use crate::nouns::{Dentry, Ino};
 use crate::refusal::Refusal;
+use crate::sharing::Hidden;
 use crate::wire::{Looked, Node, Page};
 
 impl Host {
@@ -15,7 +16,7 @@ impl Host {
         let Some(Looking { look, so_far }) = call.so_far.looks.last_mut() else { return };
         let ended = match look {
             Look::Attr(ino) | Look::AttrAnew(ino) | Look::AttrToOpen(ino) => {
-                self.answered_attr(*ino, told, now)
+                self.answered_attr(*ino, so_far, told, now)
             }
             Look::Name(at) => {
                 self.storms.waited(at.parent, [so_far.asked, now.time]);
@@ -52,6 +53,7 @@ impl Host {
     fn answered_attr(
         &mut self,
         ino: Ino,
+        so_far: &mut Sighted,
         told: Result<Told, Refusal>,
         now: Now,
     ) -> Option<Result<(), Refusal>> {
@@ -64,8 +66,15 @@ impl Host {
                 let is_empty = node.attr.size == 0;
                 self.told_attr(node, self.tree.as_of(promised, [asked, now.time]));
                 self.tree.forget_announced(ino);
-                // The last whole version is read, but never an empty file that has contents.
-                return Some(if is_hidden && is_empty { Err(Refusal::Hidden) } else { Ok(()) });
+                return match self.settings.hidden {
+                    _ if !is_hidden => Some(Ok(())),
+                    Hidden::Last if !is_empty => Some(Ok(())),
+                    Hidden::Last | Hidden::Fail => Some(Err(Refusal::Hidden)),
+                    Hidden::Wait => {
+                        so_far.is_put_off = true;
+                        None
+                    }
+                };
             }
             Ok(_) => Refusal::Protocol,
             Err(refusal) => refusal,

@@ -8,6 +8,8 @@
 //!   cache ─▶ Load ─▶ cache ─▶ Query ─▶ cache ─▶ Reply
 //! ```
 
+use std::time::Duration;
+
 use super::paging::Paging;
 use super::{Answer, Call, Next, Running, Step};
 use crate::host::Host;
@@ -19,6 +21,8 @@ use crate::wire::Compare;
 
 /// So often a reply may be overtaken by a change before the caller is told to try again.
 pub(super) const OVERTAKEN_MAX: u32 = 8;
+/// An open that waits for a host that is away asks so often.
+const HIDDEN_EVERY: Duration = Duration::from_secs(1);
 
 /// The object of a look.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -28,8 +32,8 @@ pub enum Look {
     /// The server's attributes, unless this host is ahead of it: [`Seen::Attr`].
     AttrAnew(Ino),
     /// The same, for a program that opens the file: it waits until other hosts have sent what they
-    /// changed of it. Refused with [`Refusal::Hidden`] if that does not come, and the server has no
-    /// contents of the file.
+    /// changed of it. Refused with [`Refusal::Hidden`] if that does not come, as
+    /// [the user wants](crate::host::Settings::hidden).
     AttrToOpen(Ino),
     /// The inode of a name: [`Seen::Name`].
     Name(Dentry),
@@ -80,6 +84,8 @@ pub(super) struct Sighted {
     pub(super) asked: Time,
     /// Answers that a change overtook.
     pub(super) overtaken: u32,
+    /// The next question is put later: the answer was that a host is away.
+    pub(super) is_put_off: bool,
     /// A listing was thought of instead of the name.
     pub(super) tried_listing: bool,
     /// It is being asked for, so much of it at most.
@@ -110,6 +116,8 @@ enum Glimpse {
     Needs(Look),
     Load(Load),
     Query(Query),
+    /// A pause comes first.
+    Pause,
 }
 
 fn is_alone(now: Now) -> bool {
@@ -187,6 +195,10 @@ impl Host {
                     call.step = Some(Step::Query);
                     Action::Query(id, query)
                 }
+                Ok(Glimpse::Pause) => {
+                    call.step = Some(Step::Pause);
+                    Action::Pause(id, HIDDEN_EVERY)
+                }
             };
             looks.push(looking);
             call.so_far.looks = looks;
@@ -218,7 +230,7 @@ impl Host {
         }
     }
 
-    fn see_attr(&self, ino: Ino, so_far: &Sighted, now: Now) -> Result<Glimpse, Refusal> {
+    fn see_attr(&self, ino: Ino, so_far: &mut Sighted, now: Now) -> Result<Glimpse, Refusal> {
         if so_far.answered.is_none() {
             let known = self.tree.attr(ino, now.time);
             if known == Known::Unknown && !so_far.is_loaded {
@@ -231,7 +243,10 @@ impl Host {
         self.see_attr_anew(Ask::Attr(ino), ino, so_far)
     }
 
-    fn see_attr_anew(&self, ask: Ask, ino: Ino, so_far: &Sighted) -> Result<Glimpse, Refusal> {
+    fn see_attr_anew(&self, ask: Ask, ino: Ino, so_far: &mut Sighted) -> Result<Glimpse, Refusal> {
+        if std::mem::take(&mut so_far.is_put_off) {
+            return Ok(Glimpse::Pause);
+        }
         let known = self.tree.peek(ino).copied().filter(|_| !self.tree.is_size_lost(ino));
         match (so_far.answered, known) {
             (None, known) => Ok(Glimpse::Query(Query { ask, is_known: known.is_some() })),

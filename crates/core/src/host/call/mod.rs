@@ -61,6 +61,7 @@ use settle::Settling;
 pub use settle::{Kept, KeptAs, Settle};
 pub(in crate::host) use sharing::Announcing;
 use sharing::Pulling;
+pub use sharing::SharingCounts;
 pub use space::DISK_RESERVE;
 pub(in crate::host) use space::FreeSpace;
 use sync::Syncing;

@@ -81,7 +81,11 @@ impl Host {
             let part = match part {
                 Part::Look => Call::Look(Look::Attr(open.ino)),
                 Part::Ask if self.asks_before_open(open.ino, now) => {
+                    self.sharing.waits += u64::from(self.tree.is_marked(open.ino));
                     Call::Look(Look::AttrToOpen(open.ino))
+                }
+                Part::Ask if !open.truncates && self.awaits_contents(open.ino, now) => {
+                    return Err(Refusal::Hidden);
                 }
                 Part::Ask => {
                     call.so_far.opening.part = Part::Data;
@@ -118,6 +122,13 @@ impl Host {
             Reach::Online => is_unheard || is_old,
         };
         asks && !self.tree.is_pending(ino)
+    }
+
+    /// True if another host has the first contents of `ino`, as far as is known without a link.
+    fn awaits_contents(&self, ino: Ino, now: Now) -> bool {
+        let is_empty = self.tree.peek(ino).is_some_and(|attr| attr.size == 0);
+        let is_alone = now.link == Reach::Offline;
+        is_alone && is_empty && self.tree.is_marked(ino) && !self.tree.is_pending(ino)
     }
 
     /// What follows from what is here of the data.

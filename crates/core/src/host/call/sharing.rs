@@ -34,6 +34,15 @@ pub(in crate::host) struct Announcing {
     is_timed: bool,
 }
 
+/// How often hosts waited for each other's changes, since the mount began.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SharingCounts {
+    /// Times that the server asked for a file of this host, because another host opens it.
+    pub pulls: u64,
+    /// Opens here of files that were known to have changed on another host.
+    pub waits: u64,
+}
+
 /// What of a file goes to the server because another host waits for it.
 #[derive(Debug, Default)]
 pub(super) struct Pulling {
@@ -200,6 +209,7 @@ impl Host {
                 return Next::Step;
             }
             call.so_far.is_carried = true;
+            self.sharing.pulls += 1;
             // All, because the last ones may be cancelled.
             let changes = self.queue.all_of(ino);
             self.pull(&changes);

@@ -7,7 +7,7 @@ use super::*;
 use crate::host::action::{Action, Ask, Done, Event, Fact, Now, Query, Reach, Told};
 use crate::host::call::{Call, OpenCall};
 use crate::promise::Inodes;
-use crate::sharing::{Announced, Dirty, Mark, Marked};
+use crate::sharing::{Announced, Dirty, Hidden, Mark, Marked};
 
 const FILE: Ino = Ino(7);
 
@@ -171,6 +171,47 @@ fn what_a_host_that_is_away_has_changed_is_opened_as_it_was_and_never_empty() {
     asks(&mut host, 1, at(1)).unwrap();
     let acts = done(&mut host, 1, Ok(opened(None, 0, true)), at(2));
     assert_eq!(reply(acts), Err(Refusal::Hidden));
+}
+
+#[test]
+fn without_a_link_a_file_whose_contents_are_elsewhere_is_not_opened_as_empty() {
+    let opens = |size| {
+        let mut host = connected();
+        host.file(FILE).unwrap().filled(0..100);
+        heard(&mut host, 300, at(1));
+        let node = Node { attr: Attr { size, ..attr(7, Kind::File, 3) }, target: None };
+        host.tree.install_node(node, at(1).time);
+        let acts = call(&mut host, 1, Call::Open(READ), Now { link: Reach::Offline, ..at(2) });
+        match acts.last() {
+            Some(Action::Reply(_, answer)) => answer.clone().map(drop),
+            _ => panic!("{acts:?}"),
+        }
+    };
+    assert_eq!(opens(0), Err(Refusal::Hidden));
+    assert_eq!(opens(100), Ok(()), "the last version");
+}
+
+/// Proves S6.27.
+#[test]
+fn an_open_fails_or_waits_where_the_user_wants_that() {
+    let hidden = |size| Ok(opened(None, size, true));
+    let mut host = connected();
+    host.settings.hidden = Hidden::Fail;
+    asks(&mut host, 1, at(1)).unwrap();
+    let acts = done(&mut host, 1, hidden(100), at(2));
+    assert!(matches!(acts.last(), Some(Action::Reply(_, Err(Refusal::Hidden)))), "{acts:?}");
+    host.settings.hidden = Hidden::Wait;
+    asks(&mut host, 2, at(3)).unwrap();
+    for again in 0..3 {
+        let acts = done(&mut host, 2, hidden(0), at(4 + again));
+        assert!(matches!(acts[..], [Action::Pause(..)]), "{acts:?}");
+        let acts = done(&mut host, 2, Ok(Done::Carried), at(4 + again));
+        let Some(Action::Query(_, query)) = acts.last() else { panic!("{acts:?}") };
+        assert_eq!(query.ask, Ask::Open(FILE));
+    }
+    host.file(FILE).unwrap().filled(0..100);
+    let acts = done(&mut host, 2, Ok(opened(None, 100, false)), at(9));
+    assert!(matches!(acts.last(), Some(Action::Reply(_, Ok(_)))), "{acts:?}");
 }
 
 /// What another host has announced of file 7.
