@@ -164,7 +164,7 @@ pub const KEYS: &[(&str, &str)] = &[
     (
         "hidden=last|fail|wait",
         "if a host is away that has changed a file, an open of it gets the server's version, or \
-         fails with EHOSTUNREACH, or waits; a file without contents at the server is never read",
+         fails with EHOSTUNREACH, or waits; a new file is never read before it has its contents",
     ),
     ("link=equal|background", "beside other traffic: an equal share, or only what that leaves"),
     ("log-max=4G", "most pending data; writers are slowed from three quarters of it"),

@@ -40,7 +40,7 @@ pub use inodes::Inodes;
 pub use unseen::Unseen;
 
 use crate::namespace::Awaited;
-use crate::nouns::{ClientId, Ino, Time, VolumeId};
+use crate::nouns::{ClientId, Ino, Record, Stamped, Time, VolumeId};
 use crate::sharing::{Dirty, MARKS_MAX, Mark, Marked, Marks, OF_CLIENT_MAX};
 
 /// So long a server waits for a host that is silent, or does not answer a break. No promise counts
@@ -412,6 +412,15 @@ impl Promises {
         for Awaited { volume, ino, client } in awaited {
             self.marks.noted(*volume, *client, *ino, now);
         }
+    }
+
+    /// Of the files that these records create, those whose contents `client` has said to have.
+    pub fn awaited_of(&self, volume: VolumeId, client: ClientId, records: &[Stamped]) -> Marked {
+        let created = records.iter().filter_map(|stamped| match stamped.record {
+            Record::Create { ino, .. } => Some(ino),
+            _ => None,
+        });
+        self.marks.marked_of(volume, client, created)
     }
 
     /// Of `inodes` those that another host has changed, and of which the server lacks something.

@@ -222,6 +222,17 @@ impl Marks {
         all.filter(move |(client, _)| *client != reader)
     }
 
+    /// Of `files` those that `client` has marked.
+    pub fn marked_of(
+        &self,
+        volume: VolumeId,
+        client: ClientId,
+        files: impl Iterator<Item = Ino>,
+    ) -> Marked {
+        let mark = |ino| Some((ino, *self.of.get(&(volume, ino))?.get(&client)?));
+        files.filter_map(mark).collect()
+    }
+
     /// Marks that there are.
     pub fn held(&self) -> usize {
         self.held

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use segue_core::namespace::Awaited;
-use segue_core::nouns::{ClientId, Ino, Time, VolumeId};
+use segue_core::nouns::{ClientId, Ino, Stamped, Time, VolumeId};
 use segue_core::promise::{
     Ask, Change, Company, Grace, Object, Promises as Table, Promising, SessionId, TERM,
 };
@@ -190,6 +190,16 @@ impl Promises {
         if !awaited.is_empty() {
             self.dirty(holder, &Dirty { changed: awaited, ..Dirty::default() });
         }
+    }
+
+    /// See [`Table::awaited_of`].
+    pub(crate) fn awaited_of(
+        &self,
+        volume: VolumeId,
+        client: ClientId,
+        records: &[Stamped],
+    ) -> Marked {
+        self.lock().table.awaited_of(volume, client, records)
     }
 
     /// Files that hosts have marked.

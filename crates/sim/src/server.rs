@@ -223,6 +223,8 @@ impl Server {
         let proven = self.proven.entry(client).or_default();
         let mut txn = Txn::begin(&mut self.disk);
         let host = host_name(client);
+        let marked = |sessions: &Sessions| sessions.awaited_of(self.volume, client, apply);
+        let awaited = self.sessions.as_ref().map_or_else(Default::default, marked);
         let context = Context {
             volume: self.volume,
             client,
@@ -233,7 +235,7 @@ impl Server {
             proven: &|chunk| proven.contains(chunk),
             admits: Admits::All,
             damaged: &DamagedChunks::new(0),
-            awaited: &apply.awaited,
+            awaited: &awaited,
         };
         let mut outcomes = Vec::new();
         self.repeated.clear();

@@ -1,7 +1,7 @@
 //! What another host reads of a file that one host has changed and has not sent.
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -12,7 +12,7 @@ use segue_bed::segue::SegueMount;
 
 use crate::tree::noise;
 use crate::world::{
-    World, arg, errno, eventually, halt, has_data, json, measured, save, segue, sh, wait_for_state,
+    World, arg, errno, eventually, halt, has_data, json, measured, save, segue, sh,
 };
 
 const EHOSTUNREACH: Option<i32> = Some(113);
@@ -194,13 +194,25 @@ fn a_new_file_is_never_empty_after_a_restart_of_the_server() {
     let new = noise(3, 400_000);
     let Some(mut pair) = Pair::with(&[]) else { return };
     save(&pair.here.path().join("new"), &new).unwrap();
-    eventually("its name is there", || pair.there.path().join("new").exists());
+    // Its name goes before it has anything.
+    let open = fs::File::create(pair.here.path().join("later")).unwrap();
+    for name in ["new", "later"] {
+        eventually("its name is there", || pair.there.path().join(name).exists());
+    }
+    (&open).write_all(&new).unwrap();
+    // With the bulk.
+    eventually("the words of the changes are there", || pair.marks() >= 3.0);
     pair.leaves();
+    let connection = |pair: &Pair| pair.status(&pair.there)["link"]["connection"].as_u64();
+    let before = connection(&pair);
     pair.world.server.restart().unwrap();
-    wait_for_state(&pair.world.b, &pair.there, "online");
-    assert_eq!(errno(pair.read("new")), EHOSTUNREACH);
+    eventually("it is connected again", || connection(&pair) > before);
     let third = pair.third("c", "");
-    assert_eq!(errno(fs::read(third.path().join("new"))), EHOSTUNREACH);
+    for name in ["new", "later"] {
+        assert_eq!(errno(pair.read(name)), EHOSTUNREACH, "{name}");
+        assert_eq!(errno(fs::read(third.path().join(name))), EHOSTUNREACH, "{name}");
+    }
+    drop(open);
     pair.world.a.link_up().unwrap();
     eventually("the host is back", || pair.read("new").is_ok_and(|found| found == new));
     pair.ends();
@@ -245,11 +257,11 @@ fn an_open_does_not_wait_for_a_writer_that_goes_on() {
     writer.args(["-c", "while read line; do echo $line; done > log"]).stdin(Stdio::piped());
     let mut writer = writer.current_dir(pair.here.path()).process_group(0).spawn().unwrap();
     let mut to = writer.stdin.take().unwrap();
-    std::io::Write::write_all(&mut to, b"first\n").unwrap();
+    to.write_all(b"first\n").unwrap();
     eventually("it is written", || fs::read(&log).is_ok_and(|found| found == b"first\n"));
     eventually("its name is there", || pair.there.path().join("log").exists());
     assert_eq!(pair.read("log").unwrap(), b"first\n");
-    std::io::Write::write_all(&mut to, b"second\n").unwrap();
+    to.write_all(b"second\n").unwrap();
     eventually("it is written", || fs::read(&log).is_ok_and(|found| found.len() == 13));
     eventually("it is read", || pair.read("log").unwrap() == b"first\nsecond\n");
     drop(to);

@@ -74,7 +74,6 @@ impl Session {
             host: bound.host.clone(),
             rights: bound.rights,
             records: apply.records,
-            awaited: apply.awaited.clone(),
             digests,
             promises: Arc::clone(self.server.data.store.promises()),
             acked_below: apply.acked_below,
@@ -238,7 +237,6 @@ struct Batch {
     proven: Vec<Fingerprint>,
     damaged: Arc<namespace::DamagedChunks>,
     records: Vec<Stamped>,
-    awaited: Marked,
     digests: Vec<[u8; 32]>,
     promises: Arc<Promises>,
     acked_below: u64,
@@ -278,6 +276,8 @@ impl Batch {
         index(txn, self.volume, places, 0)?;
         let records = self.records.get(slice.clone()).unwrap_or_default();
         let digests = self.digests.get(slice).unwrap_or_default();
+        // Here, because a mark that comes later finds the file.
+        let awaited = self.promises.awaited_of(self.volume, self.client, records);
         let context = Context {
             volume: self.volume,
             client: self.client,
@@ -288,7 +288,7 @@ impl Batch {
             proven: &|fingerprint| self.proven.binary_search(fingerprint).is_ok(),
             admits: self.admits,
             damaged: &self.damaged,
-            awaited: &self.awaited,
+            awaited: &awaited,
         };
         // First, because a floor that cannot be read is put right by it.
         namespace::raise_floor(txn, self.client, self.incarnation, self.acked_below)?;
@@ -367,7 +367,6 @@ mod tests {
                 proven: Vec::new(),
                 damaged: Arc::new(DamagedChunks::new(0)),
                 digests: vec![digest(&stamped).unwrap()],
-                awaited: Marked::new(),
                 records: vec![stamped],
                 promises,
                 acked_below: 3,

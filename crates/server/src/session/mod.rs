@@ -272,7 +272,7 @@ impl Session {
             Request::Resume(resume) => self.resume(bound, resume).await,
             Request::Watch(watch) => self.watch(bound, watch).await,
             Request::Open(ino) => self.open(bound, ino).await,
-            Request::Dirty(dirty) => self.dirty(bound, &dirty),
+            Request::Dirty(dirty) => self.dirty(bound, dirty).await,
             Request::Renew(()) => {
                 let commit = self.server.data.store.promises().heard_through(&bound.holder);
                 Ok((Reply::Renewed(Renewed { commit }), Body::Empty))

@@ -8,7 +8,9 @@
 //!      │◀── Opened ─────────│◀── Pulled ─────────────│
 //! ```
 
-use segue_core::namespace::read;
+use std::sync::Arc;
+
+use segue_core::namespace::{may_change_awaited, read, take_in_awaited};
 use segue_core::nouns::{Ino, Role};
 use segue_core::refusal::Refusal;
 use segue_core::sharing::{GRACE, Progress};
@@ -18,9 +20,10 @@ use tokio::time::timeout;
 
 use super::read::promised;
 use super::{Answer, Bound, Session, refuse, settled};
+use crate::meta::StoreError;
 
 impl Session {
-    pub(super) fn dirty(&self, bound: &Bound, dirty: &Dirty) -> Answer {
+    pub(super) async fn dirty(&self, bound: &Bound, dirty: Dirty) -> Answer {
         if bound.rights.role == Role::Reader {
             return Err(refuse(Refusal::Access, "this identity changes no files"));
         }
@@ -31,7 +34,15 @@ impl Session {
         if !are_valid(&dirty.changed) {
             return Err(refuse(Refusal::Invalid, "a file cannot be as one of these is announced"));
         }
-        self.server.data.store.promises().dirty(&bound.holder, dirty);
+        let (store, of) = (&self.server.data.store, (bound.volume, bound.client));
+        store.promises().dirty(&bound.holder, &dirty);
+        let dirty = Arc::new(dirty);
+        let told = Arc::clone(&dirty);
+        // Few of them are about empty files, and no other costs a commit.
+        let may_change = store.read(move |kv| may_change_awaited(kv, of, &told)).await?;
+        if may_change.map_err(StoreError::from)? {
+            store.write_later(move |txn| take_in_awaited(txn, of, &dirty));
+        }
         Ok((Reply::Marked(()), Body::Empty))
     }
 

@@ -4,12 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use segue_core::namespace::{all_awaited, changes};
+use segue_core::namespace::{all_awaited, changes, take_in_awaited};
 use segue_core::nouns::{ClientId, Ino, Time, Version, VolumeId};
 use segue_core::promise::{Change, Grace, Inodes, Promises, Promising, SessionId};
 use segue_core::sharing::{Announced, Dirty, Marked, OpenWait};
 use segue_core::upkeep::RemnantAges;
-use segue_core::wire::{BREAK_MAX, Renewed, Reply, Request, Resume};
+use segue_core::wire::{Apply, BREAK_MAX, Renewed, Reply, Request, Resume};
 
 use super::doors::Doors;
 use super::{Answer, Holder, Origin, Server};
@@ -59,6 +59,11 @@ impl Default for Sessions {
 }
 
 impl Sessions {
+    /// The files of a batch whose contents its client has.
+    pub(super) fn awaited_of(&self, volume: VolumeId, client: ClientId, apply: &Apply) -> Marked {
+        self.table.awaited_of(volume, client, &apply.records)
+    }
+
     fn instant(&mut self, now: Time) -> Time {
         self.instant = now.max(Time(self.instant.0 + Duration::from_nanos(1)));
         self.instant
@@ -132,14 +137,14 @@ impl Server {
             Request::Resume(resume) => return self.resume(id, resume).map(Some),
             Request::Renew(()) => return Ok(Some(self.renew(id))),
             Request::Dirty(dirty) => {
-                self.dirty((client, id), dirty);
+                self.dirty((client, id), dirty)?;
                 return Ok(Some((Reply::Marked(()), Vec::new())));
             }
             _ => {}
         }
         if let Request::Apply(apply) = request {
             let dirty = Dirty { changed: apply.awaited.clone(), ..Dirty::default() };
-            self.dirty((client, id), &dirty);
+            self.dirty((client, id), &dirty)?;
         }
         let ask = self.sessions.as_mut().map(|sessions| sessions.table.ask());
         let (mut reply, answer) = self.answer(client, request, body)?;
@@ -260,8 +265,13 @@ impl Server {
     }
 
     /// A client says what it has changed.
-    fn dirty(&mut self, (client, id): (ClientId, Option<SessionId>), dirty: &Dirty) {
-        let Some((sessions, id)) = self.sessions.as_mut().zip(id) else { return };
+    fn dirty(
+        &mut self,
+        (client, id): (ClientId, Option<SessionId>),
+        dirty: &Dirty,
+    ) -> Result<(), Violation> {
+        let Some((sessions, id)) = self.sessions.as_mut().zip(id) else { return Ok(()) };
+        take_in_awaited(&mut self.disk.rows, (self.volume, client), dirty)?;
         let said = sessions.said.entry(client).or_default();
         if dirty.is_all {
             said.clear();
@@ -274,6 +284,7 @@ impl Server {
             // Who has something to hear is found by looking.
             drop(sessions.table.dirty(id, dirty));
         }
+        Ok(())
     }
 
     /// Files that clients besides `reader` have said to have changed.

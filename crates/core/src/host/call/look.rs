@@ -251,6 +251,10 @@ impl Host {
         match (so_far.answered, known) {
             (None, known) => Ok(Glimpse::Query(Query { ask, is_known: known.is_some() })),
             (Some(Err(Refusal::Hidden)), _) => Err(Refusal::Hidden),
+            // It cannot be asked.
+            (Some(Err(_)), Some(_)) if ask == Ask::Open(ino) && self.lacks_contents(ino) => {
+                Err(Refusal::Hidden)
+            }
             (Some(_), Some(attr)) => Ok(Glimpse::Seen(Seen::Attr(attr))),
             (Some(answered), None) => Err(answered.err().unwrap_or(Refusal::Stale)),
         }

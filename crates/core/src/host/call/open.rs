@@ -84,7 +84,7 @@ impl Host {
                     self.sharing.waits += u64::from(self.tree.is_marked(open.ino));
                     Call::Look(Look::AttrToOpen(open.ino))
                 }
-                Part::Ask if !open.truncates && self.awaits_contents(open.ino, now) => {
+                Part::Ask if now.link == Reach::Offline && self.lacks_contents(open.ino) => {
                     return Err(Refusal::Hidden);
                 }
                 Part::Ask => {
@@ -124,11 +124,10 @@ impl Host {
         asks && !self.tree.is_pending(ino)
     }
 
-    /// True if another host has the first contents of `ino`, as far as is known without a link.
-    fn awaits_contents(&self, ino: Ino, now: Now) -> bool {
+    /// True if another host has the first contents of `ino`, as far as is known here.
+    pub(super) fn lacks_contents(&self, ino: Ino) -> bool {
         let is_empty = self.tree.peek(ino).is_some_and(|attr| attr.size == 0);
-        let is_alone = now.link == Reach::Offline;
-        is_alone && is_empty && self.tree.is_marked(ino) && !self.tree.is_pending(ino)
+        is_empty && self.tree.is_marked(ino) && !self.tree.is_pending(ino)
     }
 
     /// What follows from what is here of the data.

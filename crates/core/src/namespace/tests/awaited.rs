@@ -38,3 +38,24 @@ fn a_note_lasts_until_contents_come_or_the_file_goes() {
     assert!(outcomes.iter().all(is_done), "{outcomes:?}");
     assert_eq!(noted(&mut txn), [left]);
 }
+
+#[test]
+fn a_mark_of_an_empty_file_is_noted_until_it_is_clean() {
+    let mut txn = store();
+    let (mut tin, zinc) = (Client::new(&mut txn, 1, OWNER), Client::new(&mut txn, 2, OWNER));
+    let [empty, full] = ["empty", "full"].map(|name| tin.file(&mut txn, Ino::ROOT, name));
+    let directory = tin.directory(&mut txn, Ino::ROOT, "directory");
+    let stores = whole(full, version(&mut txn, full), b"contents");
+    tin.apply(&mut txn, stores);
+    let told = |txn: &mut MapTxn, client: &Client, changed: &[Ino], clean: &[Ino]| {
+        let changed = changed.iter().map(|ino| (*ino, Mark::default())).collect();
+        let clean = clean.iter().copied().collect();
+        let dirty = Dirty { is_all: false, changed, clean };
+        take_in_awaited(txn, (VOLUME, client.id), &dirty).unwrap();
+        noted(txn)
+    };
+    assert_eq!(told(&mut txn, &tin, &[empty, full, directory, Ino(999)], &[]), [empty]);
+    assert_eq!(told(&mut txn, &zinc, &[empty], &[]), [empty], "one is enough");
+    assert_eq!(told(&mut txn, &zinc, &[], &[empty]), [empty], "the other has it still");
+    assert_eq!(told(&mut txn, &tin, &[], &[empty, full]), []);
+}
