@@ -39,9 +39,8 @@ pub use grace::Grace;
 pub use inodes::Inodes;
 pub use unseen::Unseen;
 
-use crate::namespace::Awaited;
 use crate::nouns::{ClientId, Ino, Record, Stamped, Time, VolumeId};
-use crate::sharing::{Dirty, MARKS_MAX, Mark, Marked, Marks, OF_CLIENT_MAX};
+use crate::sharing::{Awaited, Dirty, MARKS_MAX, Mark, Marked, Marks, OF_CLIENT_MAX};
 
 /// So long a server waits for a host that is silent, or does not answer a break. No promise counts
 /// for longer after the last question that it answered: clients take 2 % off for their clocks.

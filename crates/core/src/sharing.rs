@@ -67,6 +67,17 @@ pub struct Dirty {
     pub clean: Inodes,
 }
 
+/// A file without contents, as a server notes it for the next one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Awaited {
+    /// Of the file.
+    pub volume: VolumeId,
+    /// The file.
+    pub ino: Ino,
+    /// Who has contents of it.
+    pub client: ClientId,
+}
+
 /// All marks of a server.
 #[derive(Debug)]
 pub struct Marks {

@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use segue_core::namespace::Awaited;
 use segue_core::nouns::{ClientId, Ino, Stamped, Time, VolumeId};
 use segue_core::promise::{
     Ask, Change, Company, Grace, Object, Promises as Table, Promising, SessionId, TERM,
 };
-use segue_core::sharing::{Dirty, Marked, OpenWait};
+use segue_core::sharing::{Awaited, Dirty, Marked, OpenWait};
 use segue_core::wire::{BREAK_MAX, Break, Reply, Request};
 use segue_rpc::{Body, CloseCode, Peer};
 use tokio::sync::{Notify, watch};

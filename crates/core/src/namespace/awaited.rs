@@ -9,18 +9,7 @@ use super::rows::InodeRow;
 use super::tree::Tree;
 use super::{Fault, MetaSnapshot, MetaTxn, keys, rows};
 use crate::nouns::{ClientId, Ino, Kind, VolumeId};
-use crate::sharing::{Dirty, MARKS_MAX};
-
-/// A file, and the client that has its first contents.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Awaited {
-    /// Of the file.
-    pub volume: VolumeId,
-    /// The file.
-    pub ino: Ino,
-    /// Who created it.
-    pub client: ClientId,
-}
+use crate::sharing::{Awaited, Dirty, MARKS_MAX};
 
 /// `ino`, which the client calls `called`, is created: notes it if its contents come later.
 pub(super) fn note<T: MetaTxn>(
