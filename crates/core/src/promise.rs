@@ -419,7 +419,7 @@ impl Promises {
             Record::Create { ino, .. } => Some(ino),
             _ => None,
         });
-        self.marks.marked_of(volume, client, created)
+        self.marks.contents_of(volume, client, created)
     }
 
     /// Of `inodes` those that another host has changed, and of which the server lacks something.

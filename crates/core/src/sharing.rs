@@ -47,6 +47,13 @@ pub struct Mark {
     pub announced: Option<Announced>,
 }
 
+impl Mark {
+    /// True unless the file is known to be as empty there.
+    pub fn has_contents(self) -> bool {
+        self.announced.is_none_or(|announced| announced.size > 0)
+    }
+}
+
 /// Files that are marked.
 pub type Marked = BTreeMap<Ino, Mark>;
 
@@ -233,15 +240,15 @@ impl Marks {
         all.filter(move |(client, _)| *client != reader)
     }
 
-    /// Of `files` those that `client` has marked.
-    pub fn marked_of(
+    /// Of `files` those of which `client` has said to have contents.
+    pub fn contents_of(
         &self,
         volume: VolumeId,
         client: ClientId,
         files: impl Iterator<Item = Ino>,
     ) -> Marked {
         let mark = |ino| Some((ino, *self.of.get(&(volume, ino))?.get(&client)?));
-        files.filter_map(mark).collect()
+        files.filter_map(mark).filter(|(_, mark)| mark.has_contents()).collect()
     }
 
     /// Marks that there are.

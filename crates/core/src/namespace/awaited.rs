@@ -35,9 +35,9 @@ pub fn may_change_awaited<S: MetaSnapshot>(
     (volume, client): (VolumeId, ClientId),
     dirty: &Dirty,
 ) -> Result<bool, Fault<S::Error>> {
-    for ino in dirty.changed.keys() {
-        let row = rows::inode(snapshot, volume, *ino)?;
-        if row.as_ref().is_none_or(is_empty) && noted(snapshot, (volume, *ino))?.is_none() {
+    for ino in contents_of(dirty) {
+        let row = rows::inode(snapshot, volume, ino)?;
+        if row.as_ref().is_none_or(is_empty) && noted(snapshot, (volume, ino))?.is_none() {
             return Ok(true);
         }
     }
@@ -49,17 +49,17 @@ pub fn may_change_awaited<S: MetaSnapshot>(
     Ok(false)
 }
 
-/// `client` has marked files: notes those that are empty. Of those that are clean nothing is
-/// awaited any more.
+/// `client` has marked files: notes those of which it has contents, and the server none. Of those
+/// that are clean nothing is awaited any more.
 pub fn take_in_awaited<T: MetaTxn>(
     txn: &mut T,
     (volume, client): (VolumeId, ClientId),
     dirty: &Dirty,
 ) -> Result<(), Fault<T::Error>> {
-    for ino in dirty.changed.keys() {
-        let row = rows::inode(txn, volume, *ino)?;
-        if row.as_ref().is_some_and(is_empty) && noted(txn, (volume, *ino))?.is_none() {
-            rows::put_row(txn, &keys::awaited(volume, *ino), &client)?;
+    for ino in contents_of(dirty) {
+        let row = rows::inode(txn, volume, ino)?;
+        if row.as_ref().is_some_and(is_empty) && noted(txn, (volume, ino))?.is_none() {
+            rows::put_row(txn, &keys::awaited(volume, ino), &client)?;
         }
     }
     for ino in dirty.clean.iter() {
@@ -68,6 +68,12 @@ pub fn take_in_awaited<T: MetaTxn>(
         }
     }
     Ok(())
+}
+
+/// The files of which a client says to have contents.
+fn contents_of(dirty: &Dirty) -> impl Iterator<Item = Ino> + '_ {
+    let changed = dirty.changed.iter().filter(|(_, mark)| mark.has_contents());
+    changed.map(|(ino, _)| *ino)
 }
 
 fn is_empty(row: &InodeRow) -> bool {

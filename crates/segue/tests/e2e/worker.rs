@@ -18,6 +18,10 @@ use segue_bed::{Host, Proc};
 use crate::tree::{hash_of, noise};
 use crate::world::{eventually, save};
 
+/// What is found of a file that has no contents yet, and whose host is away.
+const AWAITED: &str = "awaited";
+const EHOSTUNREACH: Option<i32> = Some(113);
+
 /// What a name is known to be.
 #[derive(Clone, PartialEq, Eq, Debug)]
 enum State {
@@ -59,7 +63,7 @@ impl History {
             [_, Some(State::Busy), None] => true,
             // It was made, or cut off to be written anew, or that was done, too.
             [before, Some(State::Busy), after] => {
-                is(before) || is(after) || found == Some(&hash_of(b""))
+                is(before) || is(after) || [Some(AWAITED), Some(&hash_of(b""))].contains(&found)
             }
             [_, now, _] => is(now),
         }
@@ -93,6 +97,7 @@ impl Acknowledged {
             let found = match fs::read(dir.join(name)) {
                 Ok(bytes) => Some(hash_of(&bytes)),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+                Err(error) if error.raw_os_error() == EHOSTUNREACH => Some(AWAITED.to_owned()),
                 Err(error) => Some(error.to_string()),
             };
             if !history.allows(name, found.as_deref(), time) {

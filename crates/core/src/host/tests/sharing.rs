@@ -181,7 +181,9 @@ fn without_a_link_a_file_whose_contents_are_elsewhere_is_not_opened_as_empty() {
         heard(&mut host, 300, at(1));
         let node = Node { attr: Attr { size, ..attr(7, Kind::File, 3) }, target: None };
         host.tree.install_node(node, at(1).time);
-        let mut acts = call(&mut host, 1, Call::Open(READ), Now { link, ..at(2) });
+        // Once the kernel knows its size.
+        let open = OpenCall { is_second: true, ..READ };
+        let mut acts = call(&mut host, 1, Call::Open(open), Now { link, ..at(2) });
         if let Some(Action::Query(..)) = acts.last() {
             acts = done(&mut host, 1, Err(Refusal::Unreachable), at(3));
         }

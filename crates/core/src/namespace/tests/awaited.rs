@@ -58,4 +58,9 @@ fn a_mark_of_an_empty_file_is_noted_until_it_is_clean() {
     assert_eq!(told(&mut txn, &zinc, &[empty], &[]), [empty], "one is enough");
     assert_eq!(told(&mut txn, &zinc, &[], &[empty]), [empty], "the other has it still");
     assert_eq!(told(&mut txn, &tin, &[], &[empty, full]), []);
+    let announced = Announced { size: 0, mtime: Timestamp::default() };
+    let changed = [(empty, Mark { announced: Some(announced) })].into();
+    let dirty = Dirty { changed, ..Dirty::default() };
+    take_in_awaited(&mut txn, (VOLUME, tin.id), &dirty).unwrap();
+    assert_eq!(noted(&mut txn), [], "it is empty there, too");
 }

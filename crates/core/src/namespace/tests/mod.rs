@@ -29,7 +29,7 @@ use crate::nouns::{
     Attr, Base, Caller, Ino, Name, NewNode, Outcome, Piece, PieceBytes, RenameMode, Role, SetAttr,
     Store, Timestamp,
 };
-use crate::sharing::{Awaited, Dirty, Mark, Marked};
+use crate::sharing::{Announced, Awaited, Dirty, Mark, Marked};
 use crate::upkeep::tests::check;
 
 pub(crate) const OWNER: Rights = Rights { role: Role::Writer, no_root_squash: false };
