@@ -433,9 +433,11 @@ impl Promises {
     }
 
     /// The other clients that have changed `ino`, and have not sent all of that.
-    pub fn writers(&mut self, id: SessionId, ino: Ino, now: Time) -> BTreeSet<ClientId> {
-        let Some(session) = self.sessions.get(&id) else { return BTreeSet::new() };
-        self.marks.writers(session.volume, ino, session.client, now)
+    /// With true unless they say that it is empty.
+    pub fn writers(&mut self, id: SessionId, ino: Ino, now: Time) -> (BTreeSet<ClientId>, bool) {
+        let Some(session) = self.sessions.get(&id) else { return Default::default() };
+        let writers = self.marks.writers(session.volume, ino, session.client, now);
+        (writers, self.marks.has_contents(session.volume, ino, session.client))
     }
 
     /// Marks that there are.

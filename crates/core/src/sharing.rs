@@ -214,6 +214,11 @@ impl Marks {
         self.marked_by(volume, ino, reader).map(|(client, _)| client).collect()
     }
 
+    /// True unless the clients, without `reader`, that have marked `ino` say that it is empty.
+    pub fn has_contents(&self, volume: VolumeId, ino: Ino, reader: ClientId) -> bool {
+        self.marked_by(volume, ino, reader).any(|(_, mark)| mark.has_contents())
+    }
+
     /// The mark of `ino` for `reader`, if there is one, or was until a day after its host left.
     /// What a host that is away has cannot be read, so nothing is told of that.
     pub fn mark(&self, volume: VolumeId, ino: Ino, reader: ClientId) -> Option<Mark> {
@@ -262,13 +267,18 @@ impl Marks {
 pub struct OpenWait {
     left: BTreeSet<ClientId>,
     is_hidden: bool,
+    /// One of the hosts has contents of it, as far as is known.
+    has_contents: bool,
 }
 
 impl OpenWait {
     /// For those of `writers` that are connected. What others have is hidden.
-    pub fn new(writers: BTreeSet<ClientId>, is_here: impl Fn(&ClientId) -> bool) -> OpenWait {
+    pub fn new(
+        (writers, has_contents): (BTreeSet<ClientId>, bool),
+        is_here: impl Fn(&ClientId) -> bool,
+    ) -> OpenWait {
         let (left, away): (BTreeSet<_>, BTreeSet<_>) = writers.into_iter().partition(is_here);
-        OpenWait { left, is_hidden: !away.is_empty() }
+        OpenWait { left, is_hidden: !away.is_empty(), has_contents }
     }
 
     /// Those that have not answered.
@@ -289,6 +299,11 @@ impl OpenWait {
     /// True if the server lacks something that it asked for.
     pub fn is_hidden(&self) -> bool {
         self.is_hidden
+    }
+
+    /// The same where the server has `size` bytes: a file that is as empty there hides nothing.
+    pub fn hides(&self, size: u64) -> bool {
+        self.is_hidden && (size > 0 || self.has_contents)
     }
 }
 
@@ -470,8 +485,9 @@ mod tests {
 
     #[test]
     fn what_an_open_waits_for_is_hidden_unless_each_host_has_sent_it() {
-        let wait =
-            |here: &[ClientId]| OpenWait::new([TIN, ZINC].into(), |client| here.contains(client));
+        let wait = |here: &[ClientId]| {
+            OpenWait::new(([TIN, ZINC].into(), true), |client| here.contains(client))
+        };
         assert!(wait(&[]).is_over() && wait(&[]).is_hidden(), "both are away");
         let mut both = wait(&[TIN, ZINC]);
         both.answered(TIN, true);
@@ -484,6 +500,11 @@ mod tests {
         silent.answered(ZINC, true);
         assert!(silent.is_over() && silent.is_hidden());
         assert!(wait(&[TIN]).is_hidden() && !wait(&[TIN]).is_over());
+        let hides = |has_contents| {
+            let wait = OpenWait::new(([TIN].into(), has_contents), |_| false);
+            [0, 9].map(|size| wait.hides(size))
+        };
+        assert_eq!((hides(true), hides(false)), ([true, true], [false, true]));
     }
 
     #[test]

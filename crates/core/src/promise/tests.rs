@@ -301,9 +301,9 @@ fn who_relies_on_a_marked_file_hears_of_it_and_is_told_that_it_is() {
     let expected = Promising { but: Inodes::default(), marked: changed };
     assert_eq!(marked(&mut promises, b), expected);
     assert_eq!(marked(&mut promises, a), Promising::default(), "not to who wrote it");
-    assert_eq!(promises.writers(b, Ino(7), Time::default()).len(), 1);
+    assert_eq!(promises.writers(b, Ino(7), Time::default()).0.len(), 1);
     promises.leave(a, Time::default());
-    assert_eq!(promises.writers(b, Ino(7), Time::default()).len(), 1, "its host is away");
+    assert_eq!(promises.writers(b, Ino(7), Time::default()).0.len(), 1, "its host is away");
     let again = promises.enter(VOLUME, ClientId([0; 16]));
     promises.dirty(again, &Dirty { clean: inodes(&[7]), ..Dirty::default() });
     assert_eq!((marked(&mut promises, b), promises.marks()), (Promising::default(), 0));

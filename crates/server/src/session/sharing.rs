@@ -54,12 +54,12 @@ impl Session {
         for (client, peer) in writers {
             wait.answered(client, self.while_connected(pull(&peer, ino)).await?);
         }
-        let is_hidden = wait.is_hidden();
         // Only from here on is it work.
         let _place = self.rooms.urgent.acquire().await;
         let asked = store.promises().ask();
         let found = store.read(move |kv| read::getattr_or_remnant(kv, volume, ino)).await;
         let (node, is_remnant) = settled(found)?;
+        let is_hidden = wait.hides(node.attr.size);
         let reply = Reply::Opened(Opened { found: Found { node, promised: None }, is_hidden });
         if is_remnant {
             self.server.remnants.asked(volume, ino);

@@ -157,7 +157,10 @@ impl World {
             return Ok(());
         };
         let reply = match reply {
-            Reply::Opened(opened) => Reply::Opened(Opened { is_hidden, ..opened }),
+            Reply::Opened(opened) => {
+                let is_hidden = wait.hides(opened.found.node.attr.size);
+                Reply::Opened(Opened { is_hidden, ..opened })
+            }
             other => other,
         };
         self.summary.pulls += 1;
