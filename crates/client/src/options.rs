@@ -220,7 +220,11 @@ impl MountOptions {
             "uid" => self.uid = Some(number(key, value)?),
             "gid" => self.gid = Some(number(key, value)?),
             "grace" => self.grace = duration(key, needed(key, value)?)?,
-            "hidden" => self.hidden = hidden(key, needed(key, value)?)?,
+            "hidden" => {
+                let choices =
+                    [("last", Hidden::Last), ("fail", Hidden::Fail), ("wait", Hidden::Wait)];
+                self.hidden = choice(key, value, &choices)?;
+            }
             "due" => self.due = duration(key, needed(key, value)?)?,
             "promises" => self.promises = Some(duration(key, needed(key, value)?)?),
             "priorities" => self.priorities = priorities(key, needed(key, value)?)?,
@@ -229,23 +233,22 @@ impl MountOptions {
                 self.bwlimit = timetable.map_err(|error| invalid(key, format!("{error}")))?;
             }
             "link" => {
-                self.background = match needed(key, value)? {
-                    "equal" => false,
-                    "background" => true,
-                    other => {
-                        return Err(invalid(key, format!("'{other}' is not equal or background")));
-                    }
-                }
+                let links = [("equal", false), ("background", true)];
+                self.background = choice(key, value, &links)?;
             }
             "log-max" => self.log_max = at_least_1m(key, needed(key, value)?)?,
             "fsync" => {
-                self.fsync = match needed(key, value)? {
-                    "local" => FsyncLevel::Local,
-                    "server" => FsyncLevel::Server,
-                    other => return Err(invalid(key, format!("'{other}' is not local or server"))),
-                }
+                let levels = [("local", FsyncLevel::Local), ("server", FsyncLevel::Server)];
+                self.fsync = choice(key, value, &levels)?;
             }
-            "passthrough" => self.passthrough = passthrough(key, needed(key, value)?)?,
+            "passthrough" => {
+                let choices = [
+                    ("auto", Passthrough::Auto),
+                    ("on", Passthrough::On),
+                    ("off", Passthrough::Off),
+                ];
+                self.passthrough = choice(key, value, &choices)?;
+            }
             "write-back" => self.write_back = write_back(key, needed(key, value)?)?,
             _ if LATER.contains(&key) => return Err(OptionError::NotInThisVersion(key.into())),
             _ if IGNORED.contains(&key) || IGNORED_MORE.contains(&key) => {}
@@ -305,22 +308,20 @@ fn priorities(key: &str, value: &str) -> Result<Discipline, OptionError> {
     value.parse().map_err(|error| invalid(key, format!("{error}")))
 }
 
-fn hidden(key: &str, value: &str) -> Result<Hidden, OptionError> {
-    match value {
-        "last" => Ok(Hidden::Last),
-        "fail" => Ok(Hidden::Fail),
-        "wait" => Ok(Hidden::Wait),
-        other => Err(invalid(key, format!("'{other}' is not last, fail or wait"))),
-    }
-}
-
-fn passthrough(key: &str, value: &str) -> Result<Passthrough, OptionError> {
-    match value {
-        "auto" => Ok(Passthrough::Auto),
-        "on" => Ok(Passthrough::On),
-        "off" => Ok(Passthrough::Off),
-        other => Err(invalid(key, format!("'{other}' is not auto, on or off"))),
-    }
+/// One of these words.
+fn choice<T: Copy>(
+    key: &str,
+    value: Option<&str>,
+    choices: &[(&str, T)],
+) -> Result<T, OptionError> {
+    let value = needed(key, value)?;
+    let chosen = choices.iter().find(|(word, _)| *word == value);
+    chosen.map(|(_, choice)| *choice).ok_or_else(|| {
+        let words: Vec<&str> = choices.iter().map(|(word, _)| *word).collect();
+        let (last, others) =
+            words.split_last().map_or(("", &words[..]), |(last, all)| (*last, all));
+        invalid(key, format!("'{value}' is not {} or {last}", others.join(", ")))
+    })
 }
 
 fn invalid(key: &str, reason: String) -> OptionError {
