@@ -41,13 +41,6 @@ fn register_link(registry: &mut Registry, status: &Status) {
     for (name, words, value) in gauges {
         registry.register(name, words, ConstGauge::new(value));
     }
-    let counters = [
-        ("pulls", "Times that another host waited for a file of this one", status.pulls),
-        ("waits", "Opens that waited for another host", status.waits),
-    ];
-    for (name, words, value) in counters {
-        registry.register(name, words, ConstCounter::new(value));
-    }
     let directed = |up: u64, down: u64| {
         let both = Labelled::default();
         for (direction, value) in [("up", up), ("down", down)] {
@@ -150,6 +143,13 @@ fn register_state(mount: &Mount, registry: &mut Registry, status: &Status) {
     ];
     for (name, words, value) in gauges {
         registry.register(name, words, ConstGauge::new(value));
+    }
+    let counters = [
+        ("pulls", "Times that another host waited for a file of this one", status.pulls),
+        ("waits", "Opens that waited for another host", status.waits),
+    ];
+    for (name, words, value) in counters {
+        registry.register(name, words, ConstCounter::new(value));
     }
     let lacking = Labelled::default();
     for (class, bytes) in unsafe_by_class(mount) {
