@@ -223,7 +223,7 @@ impl Server {
         let proven = self.proven.entry(client).or_default();
         let mut txn = Txn::begin(&mut self.disk);
         let host = host_name(client);
-        let marked = |sessions: &Sessions| sessions.awaited_of(self.volume, client, apply);
+        let marked = |all: &Sessions| all.table.awaited_of(self.volume, client, &apply.records);
         let awaited = self.sessions.as_ref().map_or_else(Default::default, marked);
         let context = Context {
             volume: self.volume,

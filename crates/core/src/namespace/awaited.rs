@@ -29,42 +29,40 @@ pub(super) fn forget<T: MetaTxn>(tree: &mut Tree<'_, T>, ino: Ino) -> Result<(),
     tree.txn.remove(&keys::awaited(tree.volume, ino)).map_err(Fault::Store)
 }
 
-/// True if what `client` says may change a note. The marked file may be about to be created.
-pub fn may_change_awaited<S: MetaSnapshot>(
+/// What `client` says of files that may change notes: with true those of which it has contents, and
+/// the server none. Such a file may be about to be created.
+pub fn awaited_news<S: MetaSnapshot>(
     snapshot: &mut S,
     (volume, client): (VolumeId, ClientId),
     dirty: &Dirty,
-) -> Result<bool, Fault<S::Error>> {
+) -> Result<Vec<(Ino, bool)>, Fault<S::Error>> {
+    let mut news = Vec::new();
     for ino in contents_of(dirty) {
         let row = rows::inode(snapshot, volume, ino)?;
         if row.as_ref().is_none_or(is_empty) && noted(snapshot, (volume, ino))?.is_none() {
-            return Ok(true);
+            news.push((ino, true));
         }
     }
     for ino in dirty.clean.iter() {
         if noted(snapshot, (volume, ino))? == Some(client) {
-            return Ok(true);
+            news.push((ino, false));
         }
     }
-    Ok(false)
+    Ok(news)
 }
 
-/// `client` has marked files: notes those of which it has contents, and the server none. Of those
-/// that are clean nothing is awaited any more.
+/// Takes in what `client` says of files.
 pub fn take_in_awaited<T: MetaTxn>(
     txn: &mut T,
     (volume, client): (VolumeId, ClientId),
     dirty: &Dirty,
 ) -> Result<(), Fault<T::Error>> {
-    for ino in contents_of(dirty) {
-        let row = rows::inode(txn, volume, ino)?;
-        if row.as_ref().is_some_and(is_empty) && noted(txn, (volume, ino))?.is_none() {
-            rows::put_row(txn, &keys::awaited(volume, ino), &client)?;
-        }
-    }
-    for ino in dirty.clean.iter() {
-        if noted(txn, (volume, ino))? == Some(client) {
-            txn.remove(&keys::awaited(volume, ino)).map_err(Fault::Store)?;
+    for (ino, is_awaited) in awaited_news(txn, (volume, client), dirty)? {
+        let key = keys::awaited(volume, ino);
+        if !is_awaited {
+            txn.remove(&key).map_err(Fault::Store)?;
+        } else if rows::inode(txn, volume, ino)?.is_some() {
+            rows::put_row(txn, &key, &client)?;
         }
     }
     Ok(())

@@ -63,7 +63,7 @@ pub mod watch;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use awaited::{all_awaited, may_change_awaited, take_in_awaited};
+pub use awaited::{all_awaited, awaited_news, take_in_awaited};
 pub use copy_name::{original_name, utc};
 pub use damaged_chunks::DamagedChunks;
 pub use extents::Contents;

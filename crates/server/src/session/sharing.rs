@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use segue_core::namespace::{may_change_awaited, read, take_in_awaited};
+use segue_core::namespace::{awaited_news, read, take_in_awaited};
 use segue_core::nouns::{Ino, Role};
 use segue_core::refusal::Refusal;
 use segue_core::sharing::{GRACE, Progress};
@@ -39,8 +39,8 @@ impl Session {
         let dirty = Arc::new(dirty);
         let told = Arc::clone(&dirty);
         // Few of them are about empty files, and no other costs a commit.
-        let may_change = store.read(move |kv| may_change_awaited(kv, of, &told)).await?;
-        if may_change.map_err(StoreError::from)? {
+        let news = store.read(move |kv| awaited_news(kv, of, &told)).await?;
+        if !news.map_err(StoreError::from)?.is_empty() {
             store.write_later(move |txn| take_in_awaited(txn, of, &dirty));
         }
         Ok((Reply::Marked(()), Body::Empty))

@@ -9,7 +9,7 @@ use segue_core::nouns::{ClientId, Ino, Time, Version, VolumeId};
 use segue_core::promise::{Change, Grace, Inodes, Promises, Promising, SessionId};
 use segue_core::sharing::{Announced, Dirty, Marked, OpenWait};
 use segue_core::upkeep::RemnantAges;
-use segue_core::wire::{Apply, BREAK_MAX, Renewed, Reply, Request, Resume};
+use segue_core::wire::{BREAK_MAX, Renewed, Reply, Request, Resume};
 
 use super::doors::Doors;
 use super::{Answer, Holder, Origin, Server};
@@ -59,11 +59,6 @@ impl Default for Sessions {
 }
 
 impl Sessions {
-    /// The files of a batch whose contents its client has.
-    pub(super) fn awaited_of(&self, volume: VolumeId, client: ClientId, apply: &Apply) -> Marked {
-        self.table.awaited_of(volume, client, &apply.records)
-    }
-
     fn instant(&mut self, now: Time) -> Time {
         self.instant = now.max(Time(self.instant.0 + Duration::from_nanos(1)));
         self.instant
