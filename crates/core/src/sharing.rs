@@ -11,7 +11,8 @@
 //! ```
 //!
 //! Marks are in memory. Each connection of a host begins with all marks that it has, so those of a
-//! lost server come back with their hosts.
+//! lost server come back with their hosts. Of files without contents a row remembers them: the host
+//! may be away then (`namespace::awaited`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

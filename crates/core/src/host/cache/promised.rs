@@ -270,11 +270,20 @@ impl Tree {
     /// True if another host has changed `ino`, and the server did not have all of that when it last
     /// spoke of it.
     pub fn is_marked(&self, ino: Ino) -> bool {
-        let promise = self.nodes.get(&ino).and_then(|node| node.promise);
-        promise.is_some_and(|promise| promise.mark.is_some())
+        self.mark_of_others(ino).is_some()
     }
 
-    /// Files of which that is known.
+    fn mark_of_others(&self, ino: Ino) -> Option<Mark> {
+        self.nodes.get(&ino)?.promise?.mark
+    }
+
+    /// True if the server has no contents of `ino`, and another host has some, as far as is known.
+    pub(in crate::host) fn lacks_contents(&self, ino: Ino) -> bool {
+        let node = self.nodes.get(&ino).filter(|node| node.attr.size == 0 && node.pending == 0);
+        node.is_some() && self.mark_of_others(ino).is_some_and(Mark::has_contents)
+    }
+
+    /// Files that are marked, as far as is known.
     pub fn marked(&self) -> usize {
         let promises = self.nodes.values().filter_map(|node| node.promise);
         promises.filter(|promise| promise.mark.is_some()).count()
@@ -288,11 +297,13 @@ impl Tree {
         promise.mark?.announced.filter(|announced| announced.mtime > node.attr.mtime)
     }
 
-    /// An open reads the server's version of `ino`. That is shown until the next announcement.
-    pub(in crate::host) fn forget_announced(&mut self, ino: Ino) {
-        let promise = self.nodes.get_mut(&ino).and_then(|node| node.promise.as_mut());
-        if let Some(mark) = promise.and_then(|promise| promise.mark.as_mut()) {
-            mark.announced = None;
+    /// An open reads the server's version of `ino`. That is shown until the next announcement. If
+    /// nothing `is_hidden`, it is what other hosts have.
+    pub(in crate::host) fn forget_announced(&mut self, ino: Ino, is_hidden: bool) {
+        let Some(node) = self.nodes.get_mut(&ino) else { return };
+        let read = Announced { size: node.attr.size, mtime: node.attr.mtime };
+        if let Some(mark) = node.promise.as_mut().and_then(|promise| promise.mark.as_mut()) {
+            mark.announced = (!is_hidden).then_some(read);
         }
     }
 

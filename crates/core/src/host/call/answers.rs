@@ -65,7 +65,7 @@ impl Host {
             Ok(Told { fact: Fact::Opened(node, is_hidden), promised, asked }) => {
                 let is_empty = node.attr.size == 0;
                 self.told_attr(node, self.tree.as_of(promised, [asked, now.time]));
-                self.tree.forget_announced(ino);
+                self.tree.forget_announced(ino, is_hidden);
                 return match self.settings.hidden {
                     _ if !is_hidden => Some(Ok(())),
                     Hidden::Last if !is_empty => Some(Ok(())),

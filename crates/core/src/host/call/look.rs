@@ -252,7 +252,7 @@ impl Host {
             (None, known) => Ok(Glimpse::Query(Query { ask, is_known: known.is_some() })),
             (Some(Err(Refusal::Hidden)), _) => Err(Refusal::Hidden),
             // It cannot be asked.
-            (Some(Err(_)), Some(_)) if ask == Ask::Open(ino) && self.lacks_contents(ino) => {
+            (Some(Err(_)), Some(_)) if ask == Ask::Open(ino) && self.tree.lacks_contents(ino) => {
                 Err(Refusal::Hidden)
             }
             (Some(_), Some(attr)) => Ok(Glimpse::Seen(Seen::Attr(attr))),

@@ -84,7 +84,7 @@ impl Host {
                     self.sharing.waits += u64::from(self.tree.is_marked(open.ino));
                     Call::Look(Look::AttrToOpen(open.ino))
                 }
-                Part::Ask if now.link == Reach::Offline && self.lacks_contents(open.ino) => {
+                Part::Ask if now.link == Reach::Offline && self.tree.lacks_contents(open.ino) => {
                     return Err(Refusal::Hidden);
                 }
                 Part::Ask => {
@@ -122,12 +122,6 @@ impl Host {
             Reach::Online => is_unheard || is_old,
         };
         asks && !self.tree.is_pending(ino)
-    }
-
-    /// True if another host has the first contents of `ino`, as far as is known here.
-    pub(super) fn lacks_contents(&self, ino: Ino) -> bool {
-        let is_empty = self.tree.peek(ino).is_some_and(|attr| attr.size == 0);
-        is_empty && self.tree.is_marked(ino) && !self.tree.is_pending(ino)
     }
 
     /// What follows from what is here of the data.

@@ -198,6 +198,29 @@ fn without_a_link_a_file_whose_contents_are_elsewhere_is_not_opened_as_empty() {
     }
 }
 
+#[test]
+fn without_a_link_a_file_that_is_as_empty_elsewhere_is_opened() {
+    let node = |size| Node { attr: Attr { size, ..attr(7, Kind::File, 3) }, target: None };
+    let marked = Promised::unmarked(1, [FILE]);
+    let marked = |mark| Promised { marked: [(FILE, mark)].into(), ..marked.clone() };
+    let opens = |host: &mut Host, id| {
+        let acts = call(host, id, Call::Open(READ), Now { link: Reach::Offline, ..at(9) });
+        matches!(acts.last(), Some(Action::Reply(_, Ok(_))))
+    };
+    // It says so.
+    let mut host = connected();
+    let announced = Announced { size: 0, mtime: Timestamp::default() };
+    let as_of = host.tree.as_of(Some(marked(Mark { announced: Some(announced) })), [at(1).time; 2]);
+    host.tree.install_node(node(0), &as_of);
+    host.tree.promised(&as_of);
+    assert!(opens(&mut host, 1));
+    // All that it has was sent, and that was nothing.
+    let mut host = connected();
+    asks(&mut host, 1, at(1)).unwrap();
+    done(&mut host, 1, Ok(opened(Some(marked(Mark::default())), 0, false)), at(2));
+    assert!(host.tree.is_marked(FILE) && opens(&mut host, 2));
+}
+
 /// Proves S6.27.
 #[test]
 fn an_open_fails_or_waits_where_the_user_wants_that() {
