@@ -229,6 +229,8 @@ fn a_host_that_sends_nothing_is_waited_for_and_not_for_ever() {
     let Some(pair) = Pair::with(&[("text", &old)]) else { return };
     save(&pair.here.path().join("new"), &new).unwrap();
     eventually("its name is there", || pair.there.path().join("new").exists());
+    // Stopped sooner, the host would not have said that it has contents.
+    pair.shows("new");
     save(&pair.here.path().join("text"), &new).unwrap();
     let writer = Pid::from_raw(pair.here.pid().unwrap().cast_signed()).unwrap();
     halt(writer);
